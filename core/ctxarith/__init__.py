@@ -1,0 +1,93 @@
+"""ctxarith: the right few hundred tokens for an agent, computed as set arithmetic.
+
+context = (semantic & scope & metadata) - superseded >> rank >> top-k under a token budget
+"""
+
+from ctxarith.algebra import Candidates, Pipeline, Stage, lexical, semantic, superseded
+from ctxarith.corpus import Corpus
+from ctxarith.errors import (
+    AlgebraError,
+    ArgumentError,
+    BudgetError,
+    CorpusClosed,
+    CtxArithError,
+    EmbedderMismatch,
+    EmbeddingError,
+    EncodingUnavailable,
+    MissingExtra,
+    PredicateError,
+    PrincipalRequired,
+    RecordError,
+    ScopeError,
+    StoreError,
+)
+from ctxarith.evidence import Decision, Drop, Found, Hit, Step, Trace
+from ctxarith.fields import field
+from ctxarith.history import Assertion
+from ctxarith.ingest.slots import RuleSlots
+from ctxarith.ingest.write import Added
+from ctxarith.model import Record, Slot
+from ctxarith.policy import Policy, Principal
+from ctxarith.run import Result
+from ctxarith.scopes import everyone, scope
+from ctxarith.stages.assemble import Rule, Template, budget
+from ctxarith.stages.compose import compose_query
+from ctxarith.stages.fuse import reciprocal_rank_fusion, rrf
+from ctxarith.stages.rank import at_least, auto, composite, top
+from ctxarith.stages.supersede import drop_superseded
+from ctxarith.where import where
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Added",
+    "AlgebraError",
+    "ArgumentError",
+    "Assertion",
+    "BudgetError",
+    "Candidates",
+    "Corpus",
+    "CorpusClosed",
+    "CtxArithError",
+    "Decision",
+    "Drop",
+    "EmbedderMismatch",
+    "EmbeddingError",
+    "EncodingUnavailable",
+    "Found",
+    "Hit",
+    "MissingExtra",
+    "Pipeline",
+    "Policy",
+    "PredicateError",
+    "Principal",
+    "PrincipalRequired",
+    "Record",
+    "RecordError",
+    "Result",
+    "Rule",
+    "RuleSlots",
+    "ScopeError",
+    "Slot",
+    "Stage",
+    "Step",
+    "StoreError",
+    "Template",
+    "Trace",
+    "at_least",
+    "auto",
+    "budget",
+    "compose_query",
+    "composite",
+    "drop_superseded",
+    "everyone",
+    "field",
+    "lexical",
+    "reciprocal_rank_fusion",
+    "rrf",
+    "scope",
+    "semantic",
+    "superseded",
+    "top",
+    "where",
+]

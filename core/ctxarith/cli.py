@@ -1,0 +1,252 @@
+"""The command line: ingest, query, explain, demo."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ctxarith.algebra import Pipeline
+from ctxarith.corpus import Corpus
+from ctxarith.demo import scenarios
+from ctxarith.errors import ArgumentError, CtxArithError, StoreError
+from ctxarith.explain import PlanView
+from ctxarith.ingest.chunk import chunked, paragraphs
+from ctxarith.ingest.files import Mapped, batches, pairs, read_folder, read_lines
+from ctxarith.model import record_from
+from ctxarith.models.tokens import token_counter
+from ctxarith.policy import Principal
+from ctxarith.question import Question
+from ctxarith.show import play, result_as_dict, show_funnel
+
+app = typer.Typer(
+    help="The right few hundred tokens for an agent, with the reason for every record left out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_out = Console(highlight=False, soft_wrap=True)
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+BAD_INPUT, BAD_STORE = 2, 3
+
+CorpusDir = Annotated[Path, typer.Option("--corpus", help="The corpus folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Tenant = Annotated[str | None, typer.Option(help="Whose records; may be left out while there is one tenant.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of the caller; may be repeated.")]
+Scopes = Annotated[list[str] | None, typer.Option("--scope", help="A scope path; several are a union.")]
+WhereText = Annotated[str | None, typer.Option("--where", help='A filter as JSON: \'{"kind": "lease"}\'.')]
+Top = Annotated[int, typer.Option(help="At most this many records.")]
+Tokens = Annotated[int, typer.Option(help="At most this many tokens.")]
+AsOf = Annotated[str | None, typer.Option(help="The time that the question is about, ISO 8601.")]
+Rank = Annotated[str, typer.Option(help="auto, fused or composite.")]
+Superseded = Annotated[bool, typer.Option("--include-superseded", help="Keep retired records, labelled.")]
+DEFAULT_CORPUS = Path("corpus.ctxarith")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+@app.command()
+def ingest(
+    path: Annotated[
+        Path, typer.Argument(help="A .jsonl or .jsonl.gz file, or a folder of .txt and .md files.")
+    ],
+    corpus: CorpusDir = DEFAULT_CORPUS,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="TARGET=KEY: a field of a record from a key of the file, such as created_at=created."
+        ),
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="The tenant of lines that name none.")] = None,
+    scope: Annotated[str | None, typer.Option(help="The scope of lines that name none.")] = None,
+    searchable: Annotated[
+        list[str] | None, typer.Option(help="Metadata that is searched and shown before the text [title].")
+    ] = None,
+    chunk: Annotated[
+        int | None, typer.Option(help="Split texts at paragraphs into chunks of this many tokens.")
+    ] = None,
+    naive_zone: Annotated[str | None, typer.Option(help="The zone of times without an offset.")] = None,
+    batch: Annotated[int, typer.Option(help="Records in one all-or-nothing batch.", min=1)] = 2000,
+    as_json: AsJson = False,
+) -> None:
+    """Add records from a file or folder. Each batch is whole or absent; run it again to resume."""
+    with _reported(as_json):
+        if not path.exists():
+            raise ArgumentError("path", str(path), "no such file or folder")
+        fresh = not (corpus / "journal.sqlite").exists()
+        shown = searchable or (["title"] if fresh else None)
+        lines = _records(path, Mapped(pairs(field or []), _given(tenant=tenant, scope=scope)), chunk)
+        total = {"added": 0, "corrected": 0, "unchanged": 0, "embedded": 0}
+        dangling: set[str] = set()
+        with Corpus.open(corpus, searchable=shown, naive_zone=naive_zone) as opened:
+            for part in batches(lines, batch):
+                report = opened.add(part)
+                dangling.update(report.dangling)
+                for name in total:
+                    total[name] += getattr(report, name)
+            # A later batch may have brought what an earlier one named.
+            missing = [one for one in sorted(dangling) if not opened.holds(one, tenant=tenant)]
+        if as_json:
+            _print_json({**total, "dangling": missing, "corpus": str(corpus)})
+            return
+        _out.print(", ".join(f"{count:,} {name}" for name, count in total.items()) + f" in {corpus}")
+        if missing:
+            _out.print(f"named in supersedes and not in the corpus: {', '.join(missing[:10])}", markup=False)
+
+
+@app.command()
+def query(
+    text: Annotated[str, typer.Argument(help="The question.")],
+    corpus: CorpusDir = DEFAULT_CORPUS,
+    tenant: Tenant = None,
+    group: Groups = None,
+    scope: Scopes = None,
+    where: WhereText = None,
+    top: Top = 5,
+    tokens: Tokens = 400,
+    as_of: AsOf = None,
+    rank: Rank = "auto",
+    include_superseded: Superseded = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the context for a question."""
+    with _reported(as_json), _existing(corpus) as opened:
+        result = opened.run(
+            _pipeline(scope, where, rank, top, tokens, include_superseded),
+            text,
+            principal=_principal(tenant, group),
+            as_of=as_of,
+        )
+        if as_json:
+            _print_json(result_as_dict(result))
+            return
+        _out.print(result.text or "(nothing found)", markup=False)
+        spent = (
+            f"{result.tokens} tokens, {len(result.hits)} records, {len(result.drops)} left out after recall"
+        )
+        _err.print(f"{spent}; `ctxarith explain` says why", style="dim", markup=False)
+
+
+@app.command()
+def explain(
+    text: Annotated[str | None, typer.Argument(help="The question; without one, the plan.")] = None,
+    corpus: CorpusDir = DEFAULT_CORPUS,
+    tenant: Tenant = None,
+    group: Groups = None,
+    scope: Scopes = None,
+    where: WhereText = None,
+    top: Top = 5,
+    tokens: Tokens = 400,
+    as_of: AsOf = None,
+    rank: Rank = "auto",
+    include_superseded: Superseded = False,
+    why: Annotated[list[str] | None, typer.Option(help="What became of this id; may be repeated.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the funnel of a question, with what was left out and why."""
+    with _reported(as_json), _existing(corpus) as opened:
+        pipeline = _pipeline(scope, where, rank, top, tokens, include_superseded)
+        caller = _principal(tenant, group)
+        if text is None:
+            view = PlanView(opened.plan(pipeline, principal=caller, as_of=as_of))
+            _print_json({"plan": str(view).splitlines()}) if as_json else _out.print(str(view), markup=False)
+            return
+        result = opened.run(pipeline, text, principal=caller, as_of=as_of)
+        verdicts = {one: [line for line in result.why(one).lines] for one in why or []}
+        if as_json:
+            _print_json({**result_as_dict(result), "why": verdicts})
+            return
+        show_funnel(_out, result.explain())
+        for one, lines in verdicts.items():
+            for line in lines:
+                _out.print(f"{one}: {line}", markup=False)
+
+
+@app.command()
+def demo(
+    corpus: Annotated[Path | None, typer.Option(help="Keep the corpus in this folder.")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="Only this example; may be repeated.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play the worked examples: ingest into Chroma, ask, print funnel and context."""
+    with _reported(as_json), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        known = [one.name for one in scenarios()]
+        for given in name or []:
+            if given not in known:
+                raise ArgumentError("name", given, f"one of {', '.join(known)}")
+        told = [one for one in scenarios() if not name or one.name in name]
+        played = [
+            play(one, (corpus or Path(scratch)) / one.name, out=None if as_json else _out) for one in told
+        ]
+        if as_json:
+            _print_json({"scenarios": played})
+
+
+def _records(path: Path, mapped: Mapped, chunk: int | None) -> Iterable[Any]:
+    lines = read_folder(path, mapped) if path.is_dir() else read_lines(path, mapped)
+    return lines if chunk is None else chunked(map(record_from, lines), paragraphs(chunk, token_counter()))
+
+
+def _given(**defaults: str | None) -> dict[str, str]:
+    return {name: value for name, value in defaults.items() if value is not None}
+
+
+def _pipeline(
+    scope: list[str] | None, where: str | None, rank: str, top: int, tokens: int, superseded_too: bool
+) -> Pipeline:
+    try:
+        condition = None if where is None else json.loads(where)
+    except ValueError as error:
+        raise ArgumentError("where", where, f"not JSON: {error}") from error
+    return Question(
+        scope=scope or None,
+        where=condition,
+        top=top,
+        tokens=tokens,
+        rank=rank,
+        include_superseded=superseded_too,
+    ).pipeline()
+
+
+def _principal(tenant: str | None, groups: list[str] | None) -> Principal | None:
+    if tenant is None and not groups:
+        return None
+    return Principal(groups=groups or ()) if tenant is None else Principal(tenant, groups=groups or ())
+
+
+@contextmanager
+def _existing(folder: Path) -> Iterator[Corpus]:
+    if not (folder / "journal.sqlite").exists():
+        raise ArgumentError(
+            "corpus", str(folder), "no corpus there; make one with `ctxarith ingest FILE --corpus DIR`"
+        )
+    with Corpus.open(folder) as opened:
+        yield opened
+
+
+@contextmanager
+def _reported(as_json: bool) -> Iterator[None]:
+    """Errors as one line, or one JSON object, on standard error; 2 for input, 3 for the store."""
+    try:
+        yield
+    except CtxArithError as error:
+        kind = type(error).__name__
+        if as_json:
+            typer.echo(json.dumps({"error": kind, "message": str(error)}, ensure_ascii=False), err=True)
+        else:
+            _err.print(f"{kind}: {error}", style="red", markup=False)
+        raise typer.Exit(BAD_STORE if isinstance(error, StoreError) else BAD_INPUT) from error
+
+
+def _print_json(plain: dict[str, Any]) -> None:
+    typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))

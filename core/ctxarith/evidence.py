@@ -1,0 +1,113 @@
+"""What a retrieval returns: hits with their provenance, drops with their reasons, and the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ctxarith.model import Record, Slot
+
+SEMANTIC = "semantic"
+LEXICAL = "lexical"
+
+HitKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Why the caller may see a record: the policy and scope versions it was judged under."""
+
+    allowed: bool
+    policy_version: str
+    scope_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who found a record, at which one-based rank and with which score (higher is better).
+
+    `share` is the score on a scale from 0 to 1: the cosine itself, or the part of the BM25 bound
+    that the query allows. `via` names the retired record whose place this one took, when that
+    place was better.
+    """
+
+    source: str
+    rank: int
+    score: float
+    share: float = 0.0
+    via: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A record that is still in the running, with every piece of evidence for it.
+
+    `score` belongs to the order that the last stage made. `tier` is 1 for a record that holds
+    exactly an identifier named in the query; a higher tier stands above in every order. `excerpt`
+    stands in for the text when the record had to be cut to fit.
+    """
+
+    record: Record
+    decision: Decision
+    found_by: tuple[Found, ...] = ()
+    score: float = 0.0
+    tier: int = 0
+    fused: float | None = None
+    relevance: float | None = None
+    replaces: tuple[str, ...] = ()
+    superseded_by: tuple[str, ...] = ()
+    stale_slots: tuple[Slot, ...] = ()
+    flags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    excerpt: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The record's id."""
+        return self.record.id
+
+    @property
+    def key(self) -> HitKey:
+        """(id, version): what fusion counts as one item. Never the text."""
+        return (self.record.id, self.record.version)
+
+    def found(self, source: str) -> Found | None:
+        """The evidence of one source, or `None` if it did not find this record."""
+        return next((one for one in self.found_by if one.source == source), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A record that was left out: after which stage, why, and in whose favour (`by`, ids)."""
+
+    record: Record
+    stage: str
+    reason: str
+    by: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The record's id."""
+        return self.record.id
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One bar of the funnel: how many records were left after a stage, and its time in ms."""
+
+    stage: str
+    count: int
+    ms: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Everything that happened in one run, in the order executed."""
+
+    query: str
+    steps: tuple[Step, ...]
+    drops: tuple[Drop, ...]
+    settings: Mapping[str, object] = field(default_factory=dict)
+    tokens: int | None = None
+    naive_tokens: int | None = None

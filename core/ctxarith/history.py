@@ -1,0 +1,74 @@
+"""The chain of assertions about one fact, oldest first, as one caller may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from ctxarith.index.slots import asserted, newness
+from ctxarith.index.snapshot import Snapshot
+from ctxarith.model import Record
+from ctxarith.normalise import Scalar
+from ctxarith.policy import Permission, dated_by
+from ctxarith.ports import Row
+
+CURRENT, SUPERSEDED, ENDED, COMING, CORRECTED = "current", "superseded", "ended", "coming", "corrected"
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """One record's word on a fact. `superseded_by` are the ids that stand at the end of its chain.
+
+    `status` is "current", "superseded", "ended" (its validity is over), "coming" (its date lies
+    ahead) or "corrected" (a later content of the same version replaced it).
+    """
+
+    record: Record
+    value: Scalar
+    status: str
+    superseded_by: tuple[str, ...] = ()
+    reason: str = ""
+    revision: int = 0
+
+
+def history_of(
+    subject: str,
+    attribute: str,
+    *,
+    snapshot: Snapshot,
+    allowed: Permission,
+    at: datetime,
+    revisions: Callable[[Record], Iterable[Row]],
+) -> list[Assertion]:
+    """Every permitted assertion of a slot, oldest first, with what became of it."""
+    columns = snapshot.columns
+    standing = columns.mask(allowed.standing)
+    visible = columns.mask(allowed.visible)
+    dated = columns.mask(dated_by(at))
+    retirement = snapshot.slots.retirement(standing, dated)
+    chain = []
+    for row, record in enumerate(snapshot.records):
+        value = _value(record, subject, attribute)
+        if value is None or not standing[row]:
+            continue
+        for old in revisions(record):
+            earlier = _value(old.record, subject, attribute)
+            if old.revision and earlier is not None and allowed.standing.matches(old.record):
+                chain.append(
+                    Assertion(
+                        old.record, earlier, CORRECTED, (record.id,), "corrected in place", old.revision
+                    )
+                )
+        if row in retirement.rows:
+            heads = tuple(snapshot.records[head].id for head in retirement.heads(row) if visible[head])
+            chain.append(Assertion(record, value, SUPERSEDED, heads, retirement.ground(row)))
+        else:
+            status = ENDED if not visible[row] else CURRENT if dated[row] else COMING
+            chain.append(Assertion(record, value, status))
+    return sorted(chain, key=lambda one: (newness(one.record), one.revision == 0, one.revision))
+
+
+def _value(record: Record, subject: str, attribute: str) -> Scalar | None:
+    same = (s.value for s in asserted(record) if (s.subject, s.attribute) == (subject, attribute))
+    return next(same, None)

@@ -1,0 +1,54 @@
+"""A long text becomes several records of one source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ctxarith.errors import ArgumentError
+from ctxarith.model import Record
+
+Splitter = Callable[[str], Sequence[str]]
+
+
+def chunked(records: Iterable[Record], splitter: Splitter | Any) -> Iterator[Record]:
+    """Split each record's text; a chunk is `id#n` of the record's source and keeps everything else.
+
+    `splitter` is a function from text to texts, or anything with LangChain's `split_text`.
+
+    >>> [chunk.id for chunk in chunked([Record(id="a", text="one. two")], lambda text: text.split(". "))]
+    ['a#0', 'a#1']
+    """
+    split = getattr(splitter, "split_text", splitter)
+    if not callable(split):
+        raise ArgumentError(
+            "splitter", splitter, "a function from text to texts, or an object with split_text"
+        )
+    for record in records:
+        pieces = list(split(record.text))
+        for number, piece in enumerate(pieces):
+            chunk_id = record.id if len(pieces) == 1 else f"{record.id}#{number}"
+            yield replace(record, id=chunk_id, text=piece, source_id=record.source_id)
+
+
+def paragraphs(limit: int, count: Callable[[str], int]) -> Splitter:
+    r"""A splitter that packs whole paragraphs up to `limit` tokens; a longer paragraph stays whole.
+
+    >>> paragraphs(3, lambda text: len(text.split()))("one two\n\nthree\n\nfour five")
+    ['one two\n\nthree', 'four five']
+    """
+    if limit < 1:
+        raise ArgumentError("limit", limit, "at least one token")
+
+    def split(text: str) -> list[str]:
+        packed: list[str] = []
+        for paragraph in filter(None, (part.strip() for part in text.split("\n\n"))):
+            joined = f"{packed[-1]}\n\n{paragraph}" if packed else paragraph
+            if packed and count(joined) <= limit:
+                packed[-1] = joined
+            else:
+                packed.append(paragraph)
+        return packed or [text]
+
+    return split

@@ -1,0 +1,135 @@
+"""Records read from files: JSON lines, plain or gzipped, and folders of text."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ctxarith.errors import ArgumentError, RecordError
+from ctxarith.model import Record
+
+SUPERSEDED_BY = "superseded_by"
+TEXT_SUFFIXES = (".txt", ".md", ".markdown")
+
+_CORE = {f.name for f in fields(Record)}
+_ADDED = {"token_count", "entity_count", "content_hash"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """How the keys of a file become fields of records.
+
+    Args:
+        sources: field of a record to key in the file, such as `{"created_at": "created"}`. Keys are
+            looked up at the top level and in `metadata`. The target `superseded_by` names ids that
+            replace this record, and is turned around into their `supersedes`.
+        defaults: values for fields that a line does not give.
+    """
+
+    sources: Mapping[str, str]
+    defaults: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        for target in (*self.sources, *self.defaults):
+            if target not in _CORE - _ADDED | {SUPERSEDED_BY}:
+                known = ", ".join(sorted(_CORE - _ADDED | {SUPERSEDED_BY}))
+                raise ArgumentError("field", target, f"a field of a record: {known}")
+
+    def apply(self, line: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """One line as (fields of a record, ids that replace it).
+
+        `_id` and `title` as in BEIR files are known. Other top-level keys go into metadata.
+        """
+        metadata = dict(line.get("metadata") or {})
+        rest = {k: v for k, v in line.items() if k != "metadata"}
+        given: dict[str, Any] = {}
+        for target, key in self.sources.items():
+            for place in (rest, metadata):
+                if key in place:
+                    given[target] = place.pop(key)
+                    break
+        if "_id" in rest:
+            given.setdefault("id", str(rest.pop("_id")))
+        given = {**{k: rest.pop(k) for k in list(rest) if k in _CORE - _ADDED}, **given}
+        heirs = given.pop(SUPERSEDED_BY, None) or []
+        kept = {k: v for k, v in {**metadata, **rest}.items() if v not in ("", None, [])}
+        whole = {**self.defaults, **{k: v for k, v in given.items() if v not in (None, [])}, "metadata": kept}
+        return whole, [heirs] if isinstance(heirs, str) else [str(heir) for heir in heirs]
+
+
+def read_lines(path: Path, mapped: Mapped) -> Iterator[dict[str, Any]]:
+    """The records of a JSON-lines file, as mappings for `Corpus.add`.
+
+    When `superseded_by` is mapped the file is read twice: the links stand on the records that are
+    replaced, and belong on those that replace them.
+
+    Raises:
+        RecordError: a line is not a JSON object; names the line.
+    """
+    links: dict[str, list[str]] = {}
+    if SUPERSEDED_BY in mapped.sources:
+        for line in _objects(path):
+            whole, heirs = mapped.apply(line)
+            for heir in heirs:
+                links.setdefault(heir, []).append(str(whole.get("id")))
+    for line in _objects(path):
+        whole, _ = mapped.apply(line)
+        replaced = links.get(str(whole.get("id")))
+        if replaced:
+            own = whole.get("supersedes") or []
+            whole["supersedes"] = [*([own] if isinstance(own, str) else own), *replaced]
+        yield whole
+
+
+def read_folder(path: Path, mapped: Mapped) -> Iterator[dict[str, Any]]:
+    """The text files below a folder; the id is the path inside it, and there is no date."""
+    files = sorted(
+        file for file in path.rglob("*") if file.suffix.lower() in TEXT_SUFFIXES and file.is_file()
+    )
+    if not files:
+        raise ArgumentError("path", str(path), f"holds no file that ends in {', '.join(TEXT_SUFFIXES)}")
+    for file in files:
+        name = file.relative_to(path).as_posix()
+        yield {**mapped.defaults, "id": name, "text": file.read_text(encoding="utf-8", errors="replace")}
+
+
+def batches(records: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """The records in lists of `size`; the last may be shorter."""
+    iterator = iter(records)
+    while part := list(islice(iterator, size)):
+        yield part
+
+
+def pairs(given: Iterable[str]) -> dict[str, str]:
+    """`TARGET=KEY` texts as a mapping.
+
+    >>> pairs(["created_at=created"])
+    {'created_at': 'created'}
+    """
+    read = {}
+    for one in given:
+        target, sign, key = one.partition("=")
+        if not (target and sign and key):
+            raise ArgumentError("field", one, "TARGET=KEY, such as created_at=created")
+        read[target] = key
+    return read
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        for number, text in enumerate(file, start=1):
+            if not text.strip():
+                continue
+            try:
+                line = json.loads(text)
+            except ValueError as error:
+                raise RecordError(f"line {number}", "json", text[:60], f"not JSON: {error}") from error
+            if not isinstance(line, dict):
+                raise RecordError(f"line {number}", "json", text[:60], "expected a JSON object")
+            yield line

@@ -1,0 +1,105 @@
+"""A record as given becomes a record as stored: settled times, slots, counts and hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
+from typing import Any
+
+from ctxarith.errors import RecordError
+from ctxarith.index.snapshot import passage
+from ctxarith.ingest.entities import count_entities
+from ctxarith.ingest.slots import SUBJECT_KEY, SlotExtractor
+from ctxarith.model import TIME_FIELDS, Record, Slot, jsonable, record_as_dict, record_from
+from ctxarith.normalise import Metadata, settle_time
+from ctxarith.ports import TokenCounter
+
+_ADDED = ("token_count", "entity_count", "content_hash")
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """The settings of the write path."""
+
+    count_tokens: TokenCounter
+    searchable: tuple[str, ...] = ()
+    slots: SlotExtractor | None = None
+    subject_key: str = SUBJECT_KEY
+    entities: Callable[[str], int] = count_entities
+    zone: tzinfo | None = None
+
+    def prepare(self, given: Record | Mapping[str, Any]) -> Record:
+        """Clean, settle and enrich one record; the input is untouched.
+
+        Raises:
+            RecordError: names the record, the field and the value.
+        """
+        record = given if isinstance(given, Record) else record_from(given)
+        record = replace(record, **self._settled(record))
+        record = replace(record, slots=self._slots(record))
+        shown = passage(record, self.searchable)
+        return replace(
+            record,
+            token_count=self.count_tokens(shown),
+            entity_count=self.entities(shown),
+            content_hash=content_hash(record),
+        )
+
+    def _settled(self, record: Record) -> dict[str, Any]:
+        settled: dict[str, Any] = {}
+        for name in TIME_FIELDS:
+            value = getattr(record, name)
+            if value is not None:
+                settled[name] = settle_time(record.id, name, value, self.zone)
+        metadata = {k: self._settled_value(record.id, k, v) for k, v in record.metadata.items()}
+        return {**settled, "metadata": metadata}
+
+    def _settled_value(self, rid: str, key: str, value: Metadata) -> Metadata:
+        if isinstance(value, datetime):
+            return settle_time(rid, f"metadata.{key}", value, self.zone)
+        if isinstance(value, tuple) and isinstance(value[0], datetime):
+            return tuple(
+                settle_time(rid, f"metadata.{key}", v, self.zone) for v in value if isinstance(v, datetime)
+            )
+        return value
+
+    def _slots(self, record: Record) -> tuple[Slot, ...]:
+        """Explicit slots win over extracted ones; a slot without a subject speaks of the record's own."""
+        own = record.metadata.get(self.subject_key)
+        explicit = []
+        for slot in record.slots:
+            if slot.subject is None and own is None:
+                rule = f"has no subject, and the record no metadata key {self.subject_key!r}"
+                raise RecordError(record.id, "slots.subject", slot.attribute, rule)
+            explicit.append(replace(slot, subject=str(own)) if slot.subject is None else slot)
+        given = {slot.attribute for slot in explicit}
+        found = self.slots(record) if self.slots else ()
+        return (*explicit, *(slot for slot in found if slot.attribute not in given))
+
+
+def content_hash(record: Record) -> str:
+    """SHA-256 of everything that was said about a record; what ingest adds is left out.
+
+    The types are part of it: `True`, `1` and "1" are different contents.
+    """
+    plain = {k: v for k, v in record_as_dict(record).items() if k not in _ADDED}
+    text = json.dumps(jsonable(plain), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def once_each(records: Sequence[Record]) -> list[Record]:
+    """The batch without exact repeats.
+
+    Raises:
+        RecordError: when one key stands twice with different contents; nothing is written.
+    """
+    seen: dict[tuple[str, str, str], Record] = {}
+    for record in records:
+        known = seen.setdefault(record.key, record)
+        if known.content_hash != record.content_hash:
+            rule = f"stands twice in one batch with different contents (version {record.version!r})"
+            raise RecordError(record.id, "id", record.id, rule)
+    return list(seen.values())

@@ -1,0 +1,141 @@
+"""Records in: the writing half of a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from ctxarith.errors import ArgumentError, CorpusClosed, RecordError
+from ctxarith.gate import Gate
+from ctxarith.ingest.prepare import once_each
+from ctxarith.ingest.write import Added
+from ctxarith.model import Record
+from ctxarith.models.embedders import embedded, given_vectors
+from ctxarith.options import Setup
+from ctxarith.ports import Vector
+from ctxarith.progress import watching
+from ctxarith.shelf import Shelf, let_go
+
+
+class Intake:
+    """Adds, ends and removes records; one writer at a time, readers never wait."""
+
+    def __init__(self, shelf: Shelf, setup: Setup) -> None:
+        self._open: Shelf | None = shelf
+        self._setup = setup
+        self._gate = Gate(setup, lambda: self._shelf.snapshot.tenants)
+        self._preparation = setup.preparation(shelf.searchable)
+
+    def add(
+        self,
+        records: Iterable[Record | Mapping[str, Any]],
+        *,
+        embeddings: Sequence[Any] | None = None,
+    ) -> Added:
+        """Add records: all of them become visible, or none.
+
+        The same content again is a no-op and is not embedded. Other content under the same version is
+        a correction, and the earlier one is kept as a revision. Another version under an id closes
+        the older one, in the order of their dates and versions, not of arrival.
+
+        Args:
+            records: `Record`s, or mappings of their fields.
+            embeddings: one vector for each record, when they are computed elsewhere.
+
+        Raises:
+            RecordError: names the record, the field and the value; nothing is written.
+            EmbeddingError, StoreError: nothing is visible; a retry embeds only the rest.
+        """
+        shelf = self._shelf
+        if isinstance(records, Record | Mapping | str) or not isinstance(records, Iterable):
+            raise ArgumentError("records", records, "a list of records")
+        prepared = [self._preparation.prepare(one) for one in records]
+        vectors: list[Vector | None] = [None] * len(prepared)
+        if embeddings is not None:
+            vectors = list(given_vectors(embeddings, len(prepared))) if prepared else []
+        unique = once_each(prepared)
+        by_key = {record.key: vector for record, vector in zip(prepared, vectors, strict=True)}
+        with watching(len(unique), "embedding") as watch:
+            return shelf.add(
+                unique,
+                lambda texts: embedded(self._setup.embedder, texts, watch=watch),
+                [by_key[record.key] for record in unique],
+            )
+
+    def delete(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        source_id: str | None = None,
+        tenant: str | None = None,
+    ) -> int:
+        """Remove all versions of ids, or all chunks of a source; what they had retired is current again.
+
+        Returns:
+            How many ids were there.
+
+        Raises:
+            PrincipalRequired: more than one tenant exists and none is named.
+        """
+        tenant = self._gate.tenant(tenant)
+        return self._shelf.remove(tenant, self._ids(ids, source_id, tenant))
+
+    def retire(self, ids: str | Iterable[str], *, tenant: str | None = None) -> int:
+        """End facts now, without reviving older ones; `as_of` still finds them.
+
+        Returns:
+            How many ids were current.
+        """
+        tenant = self._gate.tenant(tenant)
+        return self._shelf.retire(tenant, self._ids(ids, None, tenant), self._gate.now())
+
+    def purge(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        source_id: str | None = None,
+        tenant: str | None = None,
+    ) -> int:
+        """Delete, and leave no trace of the text in any file of the corpus.
+
+        Returns:
+            How many ids were there. Also removes the traces of ids that were deleted before.
+        """
+        tenant = self._gate.tenant(tenant)
+        return self._shelf.remove(tenant, self._ids(ids, source_id, tenant), scrub=True)
+
+    def holds(self, record_id: str, *, tenant: str | None = None) -> bool:
+        """Whether a tenant has any version of an id: for those who write, not for those who ask."""
+        return bool(self._shelf.snapshot.named(self._gate.tenant(tenant), record_id))
+
+    def close(self) -> None:
+        """Give the folder back; a second call does nothing."""
+        if self._open is not None:
+            shelf, self._open = self._open, None
+            let_go(shelf)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _shelf(self) -> Shelf:
+        if self._open is None:
+            raise CorpusClosed("this corpus was closed: open it again with Corpus.open(path)")
+        return self._open
+
+    def _ids(self, ids: str | Iterable[str] | None, source_id: str | None, tenant: str) -> list[str]:
+        if (ids is None) == (source_id is None):
+            raise ArgumentError("ids", ids, "name either ids or a source_id")
+        if ids is None:
+            return self._shelf.ids_of_source(tenant, str(source_id))
+        named = [ids] if isinstance(ids, str) else list(ids)
+        for one in named:
+            if not isinstance(one, str):
+                raise RecordError(one, "id", one, "ids are text")
+        return named

@@ -1,0 +1,5 @@
+"""Models: the only modules that import a model library.
+
+embedders  text to vectors; the default needs no download
+tokens     text to token counts, offline out of the box
+"""

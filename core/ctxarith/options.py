@@ -1,0 +1,111 @@
+"""The settings of an open corpus, in one place for `Corpus.open` and `Corpus.in_memory`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import TypedDict
+
+from ctxarith.errors import ArgumentError
+from ctxarith.ingest.prepare import Preparation
+from ctxarith.ingest.slots import SUBJECT_KEY, SlotExtractor
+from ctxarith.instant import zone
+from ctxarith.models.embedders import WordLlamaEmbedder, checked_embedder, identity
+from ctxarith.models.tokens import token_counter
+from ctxarith.policy import Policy
+from ctxarith.ports import Clock, Embedder, TokenCounter
+from ctxarith.shelf import wanted_settings
+
+
+class Options(TypedDict, total=False):
+    """What a corpus may be told when it is opened; all of it may be left out.
+
+    embedder: any object with `embed_documents` and `embed_query`; offline by default.
+    policy: once set, every call must name its principal.
+    clock: the present, as a function to an aware datetime; inject one to repeat a run.
+    tokenizer: an encoding or model name, or a function from text to a count.
+    slots: what extracts slots at ingest, such as `RuleSlots`; explicit slots win.
+    subject_key: the metadata key that names a slot's subject ("lead_id").
+    searchable: metadata keys that are embedded, indexed and shown before the text.
+    stem, stop_words: English analysis; fixed when the corpus is made.
+    naive_zone: the zone of times without an offset, which are refused otherwise.
+    """
+
+    embedder: Embedder | None
+    policy: Policy | None
+    clock: Clock | None
+    tokenizer: str | TokenCounter | None
+    slots: SlotExtractor | None
+    subject_key: str
+    searchable: Sequence[str] | None
+    stem: bool | None
+    stop_words: bool | None
+    naive_zone: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Options, checked and with their defaults."""
+
+    embedder: Embedder
+    policy: Policy | None
+    clock: Clock
+    counter: TokenCounter
+    slots: SlotExtractor | None
+    subject_key: str
+    zone: tzinfo | None
+    wanted: dict[str, str]
+
+    @classmethod
+    def of(cls, options: Options) -> Setup:
+        """Check the options.
+
+        Raises:
+            ArgumentError: names the option.
+        """
+        unknown = sorted(set(options) - set(Options.__annotations__))
+        if unknown:
+            known = ", ".join(Options.__annotations__)
+            raise ArgumentError("options", unknown, f"known options are {known}")
+        policy = options.get("policy")
+        if policy is not None and not isinstance(policy, Policy):
+            raise ArgumentError("policy", policy, "a Policy, or None for none")
+        embedder = checked_embedder(options.get("embedder") or WordLlamaEmbedder())
+        return cls(
+            embedder=embedder,
+            policy=policy,
+            clock=options.get("clock") or utc_now,
+            counter=token_counter(options.get("tokenizer")),
+            slots=options.get("slots"),
+            subject_key=options.get("subject_key", SUBJECT_KEY),
+            zone=_zone(options.get("naive_zone")),
+            wanted=wanted_settings(
+                embedder=identity(embedder),
+                stem=options.get("stem"),
+                stop_words=options.get("stop_words"),
+                searchable=options.get("searchable"),
+            ),
+        )
+
+    def preparation(self, searchable: Sequence[str]) -> Preparation:
+        """The write path's settings, with what the corpus remembers as searchable."""
+        return Preparation(
+            count_tokens=self.counter,
+            searchable=tuple(searchable),
+            slots=self.slots,
+            subject_key=self.subject_key,
+            zone=self.zone,
+        )
+
+
+def utc_now() -> datetime:
+    """The present, in UTC."""
+    return datetime.now(UTC)
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    try:
+        return zone(name)
+    except ValueError as error:
+        raise ArgumentError("naive_zone", name, str(error)) from error

@@ -1,0 +1,143 @@
+"""The edges of the library as small protocols; a plain function or object fits where it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctxarith.model import Record
+from ctxarith.predicate import Predicate
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record as a store keeps it: with its unit vector (shape (dimension,), float32) and revision.
+
+    Revision 0 is the current content of a key (tenant, id, version); corrected contents are kept
+    as 1, 2, ... in the order in which they were replaced.
+    """
+
+    record: Record
+    vector: Vector
+    revision: int = 0
+
+    @property
+    def key(self) -> RowKey:
+        """What a write replaces and a removal names."""
+        return RowKey(*self.record.key, self.revision)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RowKey:
+    """(tenant, id, version, revision)."""
+
+    tenant: str
+    id: str
+    version: str
+    revision: int = 0
+
+
+class Clock(Protocol):
+    """The present, in UTC; inject one to make a run repeatable."""
+
+    def __call__(self) -> datetime:
+        """An aware datetime."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """How many tokens a text has. Special tokens in the text count as ordinary text."""
+
+    def __call__(self, text: str, /) -> int:
+        """The number of tokens."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Anything with LangChain's two embedding methods; one fixed dimension."""
+
+    def embed_documents(self, texts: list[str], /) -> Any:
+        """One vector for each text."""
+        ...
+
+    def embed_query(self, text: str, /) -> Any:
+        """The vector of a query."""
+        ...
+
+
+class Store(Protocol):
+    """Where rows live. It need not be quick: searches run on the index built from it.
+
+    The law, which `ctxarith.stores.contract` tests: what was written is read back equal; a write
+    replaces rows of the same key; `select` returns exactly the rows whose record matches.
+    """
+
+    name: str
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Insert or replace rows, each whole. May stop half-way with an exception."""
+        ...
+
+    def remove(self, keys: Sequence[RowKey]) -> None:
+        """Remove rows; unknown keys are ignored."""
+        ...
+
+    def rows(self) -> Iterator[Row]:
+        """Every row, in no particular order."""
+        ...
+
+    def select(self, predicate: Predicate) -> Iterator[Row]:
+        """The rows whose record matches, all revisions."""
+        ...
+
+    def can(self, predicate: Predicate) -> bool:
+        """Whether the database itself evaluates this condition exactly."""
+        ...
+
+    def scrub(self) -> None:
+        """Leave no trace of removed or replaced rows in any file of the store."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+class Journal(Protocol):
+    """What makes a write whole: how to take it back is on disk before the store is touched."""
+
+    def intend(self, keys: Sequence[RowKey], before: Sequence[Row]) -> None:
+        """A write of `keys` begins; `before` are the rows that it replaces or removes."""
+        ...
+
+    def pending(self) -> tuple[list[RowKey], list[Row]]:
+        """The write that was begun and not settled: its keys, and the rows to put back."""
+        ...
+
+    def settle(self) -> None:
+        """The write is complete, or was taken back."""
+        ...
+
+    def settings(self) -> dict[str, str]:
+        """What the corpus remembers about itself."""
+        ...
+
+    def remember(self, settings: Mapping[str, str]) -> None:
+        """Add to what the corpus remembers."""
+        ...
+
+    def scrub(self) -> None:
+        """Leave no trace of settled writes in the journal's file."""
+        ...
+
+    def close(self) -> None:
+        """Release the file."""
+        ...

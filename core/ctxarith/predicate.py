@@ -1,0 +1,250 @@
+"""Conditions on one record: one syntax tree, built with operators or read from a dict.
+
+    field("lead_id") == "GJ-4521"
+    (field("year") >= 2024) & ~field("status").is_in(["draft", "void"])
+    where({"lead_id": "GJ-4521", "created_at": {"$gt": "2026-01-01"}})
+
+The law, which every backend keeps:
+
+* A comparison with a missing key is false, `!=` and `not_in` included. Only `~` is the true complement.
+* Nothing is coerced between text, numbers, booleans and times; 3 and 3.0 are the same number.
+* An empty `is_in` matches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ctxarith.errors import AlgebraError
+from ctxarith.instant import iso
+from ctxarith.model import TIME_FIELDS, Record
+from ctxarith.normalise import Metadata, Scalar
+
+CORE_FIELDS = frozenset(
+    {"id", "source_id", "version", "tenant", "scope", "supersedes", "source_type", "jurisdiction", "audience"}
+    | {"token_count", "entity_count", *TIME_FIELDS}
+)
+
+Kind = str  # "bool", "number", "str", "time" or "list"
+Typed = tuple[Kind, Any]
+
+ORDERED = frozenset({"number", "str", "time"})
+SYMBOLS = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "contains": "contains"}
+
+
+def kind_of(value: object) -> Kind:
+    """The type that comparisons respect; booleans are not numbers."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "str"
+    if isinstance(value, datetime):
+        return "time"
+    return "list"
+
+
+def value_of(record: Record, name: str) -> Metadata | None:
+    """What a record holds under a name; `None` when the key is missing."""
+    if name in CORE_FIELDS:
+        value = getattr(record, name)
+        return None if value == () else value
+    return record.metadata.get(name)
+
+
+class Predicate:
+    """A condition on one record. Combine with `&`, `|` and `~`; never with `and`, `or`, `not`."""
+
+    __slots__ = ()
+
+    def matches(self, record: Record) -> bool:
+        """Evaluate in Python: the meaning that every backend is held against."""
+        raise NotImplementedError
+
+    def __and__(self, other: Predicate) -> Predicate:
+        if not isinstance(other, Predicate):
+            return NotImplemented
+        return And.of(self, other)
+
+    def __or__(self, other: Predicate) -> Predicate:
+        if not isinstance(other, Predicate):
+            return NotImplemented
+        return Or.of(self, other)
+
+    def __invert__(self) -> Predicate:
+        return Not(self)
+
+    def __bool__(self) -> NoReturn:
+        raise AlgebraError(
+            "a condition has no truth value of its own, so `and`, `or`, `not` and chained comparisons "
+            "would drop half of it: use &, | and ~, with each comparison in parentheses"
+        )
+
+    if not TYPE_CHECKING:
+
+        def __sub__(self, other: object) -> NoReturn:
+            raise AlgebraError(
+                "`-` binds tighter than `&`: write (semantic & scope(...)) - superseded, "
+                "or `& ~condition` to exclude by a condition"
+            )
+
+        def __rshift__(self, other: object) -> NoReturn:
+            raise AlgebraError(
+                "`>>` binds tighter than `&`: write (semantic & scope(...)) >> stage, with the parentheses"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Predicate):
+    """One comparison of a field with a scalar."""
+
+    name: str
+    op: str
+    value: Scalar
+    # Part of equality, since True == 1 in Python and a cache must tell them apart.
+    kind: Kind = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", kind_of(self.value))
+
+    @property
+    def typed(self) -> Typed:
+        """The operand with its kind."""
+        return (self.kind, self.value)
+
+    def matches(self, record: Record) -> bool:
+        """See the law at the top of the module."""
+        value = value_of(record, self.name)
+        return value is not None and compare(self.op, self.typed, value)
+
+    def __str__(self) -> str:
+        return f"{self.name} {SYMBOLS[self.op]} {_show(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf(Predicate):
+    """Membership of a field's scalar in a set of typed values, or (`negated`) its absence from it."""
+
+    name: str
+    values: frozenset[Typed]
+    negated: bool = False
+
+    def matches(self, record: Record) -> bool:
+        """False for a missing key, negated or not."""
+        value = value_of(record, self.name)
+        return value is not None and ((kind_of(value), value) in self.values) != self.negated
+
+    def __str__(self) -> str:
+        shown = ", ".join(sorted(_show(value) for _, value in self.values))
+        return f"{self.name} {'not in' if self.negated else 'in'} [{shown}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Predicate):
+    """The field is there. An empty list counts as missing."""
+
+    name: str
+
+    def matches(self, record: Record) -> bool:
+        """Whether the record holds a value under the name."""
+        return value_of(record, self.name) is not None
+
+    def __str__(self) -> str:
+        return f"{self.name} exists"
+
+
+@dataclass(frozen=True, slots=True)
+class And(Predicate):
+    """All of the parts; with no part, every record."""
+
+    parts: tuple[Predicate, ...]
+
+    @classmethod
+    def of(cls, *parts: Predicate) -> Predicate:
+        """Flatten nested conjunctions; one part stays itself."""
+        return _flat(cls, parts)
+
+    def matches(self, record: Record) -> bool:
+        """Whether every part holds."""
+        return all(part.matches(record) for part in self.parts)
+
+    def __str__(self) -> str:
+        return _joined(" & ", self.parts) if self.parts else "every record"
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Predicate):
+    """Any of the parts; with no part, no record."""
+
+    parts: tuple[Predicate, ...]
+
+    @classmethod
+    def of(cls, *parts: Predicate) -> Predicate:
+        """Flatten nested disjunctions; one part stays itself."""
+        return _flat(cls, parts)
+
+    def matches(self, record: Record) -> bool:
+        """Whether some part holds."""
+        return any(part.matches(record) for part in self.parts)
+
+    def __str__(self) -> str:
+        return _joined(" | ", self.parts) if self.parts else "no record"
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Predicate):
+    """The true complement, missing keys included."""
+
+    part: Predicate
+
+    def matches(self, record: Record) -> bool:
+        """Whether the part does not hold."""
+        return not self.part.matches(record)
+
+    def __str__(self) -> str:
+        return f"~({self.part})"
+
+
+EVERY = And(())
+NOTHING = Or(())
+
+_Junction = TypeVar("_Junction", And, Or)
+
+
+def _flat(cls: type[_Junction], parts: Iterable[Predicate]) -> Predicate:
+    flat: list[Predicate] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, cls) else (part,))
+    return flat[0] if len(flat) == 1 else cls(tuple(flat))
+
+
+def _joined(sign: str, parts: Iterable[Predicate]) -> str:
+    return sign.join(f"({p})" if isinstance(p, And | Or) and p.parts else str(p) for p in parts)
+
+
+def _show(value: object) -> str:
+    return iso(value) if isinstance(value, datetime) else repr(value)
+
+
+def compare(op: str, operand: Typed, value: Metadata) -> bool:
+    """Whether a present value stands in the relation `op` to the operand."""
+    kind, wanted = operand
+    if op == "contains":
+        return isinstance(value, tuple) and any((kind_of(one), one) == operand for one in value)
+    same = (kind_of(value), value) == operand
+    if op in ("eq", "ne"):
+        return same == (op == "eq")
+    if kind_of(value) != kind or kind not in ORDERED:
+        return False
+    if same:
+        return op in ("le", "ge")
+    return bool(value < wanted) == (op in ("lt", "le"))
+
+
+def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
+    """The conditions that must all hold, one by one, for explanations."""
+    return predicate.parts if isinstance(predicate, And) else (predicate,)

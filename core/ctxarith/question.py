@@ -1,0 +1,59 @@
+"""The everyday question as a pipeline: what `Corpus.retrieve` builds from its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ctxarith.algebra import Pipeline, lexical, semantic, superseded
+from ctxarith.errors import ArgumentError
+from ctxarith.predicate import Predicate
+from ctxarith.scopes import Scope, everyone, scope
+from ctxarith.stages.assemble import Template, budget
+from ctxarith.stages.fuse import rrf
+from ctxarith.stages.rank import auto, composite, top
+from ctxarith.where import Where, where
+
+ScopeLike = str | Scope | Sequence[str] | None
+
+_RANKS = ("auto", "fused", "composite")
+
+
+def guard(given: ScopeLike) -> Predicate:
+    """The scope of a question; `None` is all that the caller may see, `[]` is nothing."""
+    if given is None:
+        return everyone
+    if isinstance(given, Scope):
+        return given
+    return scope(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a question is asked under; `pipeline()` writes it in the algebra."""
+
+    scope: ScopeLike = None
+    where: Where | None = None
+    top: int | None = 5
+    tokens: int | None = 400
+    rank: str = "auto"
+    include_superseded: bool = False
+    template: Template | None = None
+    order: str = "rank"
+    group_by: str | None = None
+
+    def pipeline(self) -> Pipeline:
+        """`((semantic | lexical) & scope & where) - superseded >> rrf() >> rank >> top >> budget`.
+
+        Raises:
+            ArgumentError, PredicateError, ScopeError: name what is wrong.
+        """
+        if self.rank not in _RANKS:
+            raise ArgumentError("rank", self.rank, f"one of {', '.join(_RANKS)}")
+        found = (semantic | lexical) & guard(self.scope) & where(self.where)
+        pipeline = (found if self.include_superseded else found - superseded) >> rrf(group_by=self.group_by)
+        if self.rank != "fused":
+            pipeline = pipeline >> (auto() if self.rank == "auto" else composite())
+        if self.top is not None:
+            pipeline = pipeline >> top(self.top)
+        return pipeline >> budget(self.tokens, template=self.template, order=self.order)

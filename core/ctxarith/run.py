@@ -1,0 +1,171 @@
+"""Plan to result: the only loop over stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+
+from ctxarith.algebra import Moment
+from ctxarith.evidence import Drop, Found, Hit, Step, Trace
+from ctxarith.explain import Explanation, Why, explain, why
+from ctxarith.index.snapshot import Snapshot
+from ctxarith.plan import Plan
+from ctxarith.ports import TokenCounter, Vector
+from ctxarith.scene import Scene, set_scene
+from ctxarith.stages.assemble import Budget, count_with
+from ctxarith.stages.layout import Block
+from ctxarith.stages.retrieve import Query, Scored, recall
+from ctxarith.stages.supersede import Succession, Supersession
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a run borrows from its corpus."""
+
+    embed: Callable[[str], Vector]
+    count: TokenCounter
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The context and how it came about.
+
+    `hits` are exactly the records in `text`, best first; `citations` maps each mark in the text to
+    (source_id, version); `drops` names every record left out from recall onward, and why.
+    """
+
+    text: str
+    hits: tuple[Hit, ...]
+    tokens: int
+    trace: Trace
+    citations: Mapping[int, tuple[str, str]]
+    _scene: Scene = field(repr=False)
+
+    @property
+    def drops(self) -> tuple[Drop, ...]:
+        """Every record that was left out from recall onward."""
+        return self.trace.drops
+
+    @property
+    def naive_tokens(self) -> int:
+        """Tokens of the naive alternative: everything that passed the filters."""
+        return self.trace.naive_tokens or 0
+
+    def explain(self) -> Explanation:
+        """The funnel: prints as text or a rich table, and as bars in a notebook."""
+        return explain(self.trace)
+
+    def why(self, record_id: str) -> Why:
+        """What became of one record. Not permitted and unknown give the same answer."""
+        return why(record_id, self.hits, self.trace, self._scene)
+
+
+class _Clock:
+    """Steps of the funnel with the time that each took."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._last = time.perf_counter()
+
+    def step(self, stage: str, count: int, note: str = "") -> None:
+        now = time.perf_counter()
+        self.steps.append(Step(stage, count, (now - self._last) * 1e3, note))
+        self._last = now
+
+
+def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools) -> Result:
+    """Execute a plan on one snapshot: filter, retrieve, supersede, then each stage in turn."""
+    moment = _moment(snapshot, at, tools)
+    for stage in plan.stages:
+        stage.check(moment)
+    clock = _Clock()
+    scene = set_scene(plan, snapshot, at, clock.step)
+    succession = Succession()
+    hits = _retrieved(scene, Query(text, snapshot, tools.embed), succession, clock)
+    drops = [succession.drops[row] for row in sorted(succession.drops)]
+    for stage in plan.stages:
+        hits, dropped = stage(hits, moment)
+        drops.extend(dropped)
+        clock.step(stage.name, len(hits), f"{len(dropped)} left out" if dropped else "")
+    rendered, blocks = _rendered(plan, hits, moment)
+    trace = Trace(
+        query=text,
+        steps=tuple(clock.steps),
+        drops=tuple(drops),
+        settings={"stages": [repr(stage) for stage in plan.stages], "as_of": at},
+        tokens=count_with(tools.count, rendered),
+        naive_tokens=int(snapshot.token_counts[scene.target].sum()),
+    )
+    citations = {n: (b.hit.record.source_id, b.hit.record.version) for n, b in enumerate(blocks, start=1)}
+    return Result(rendered, tuple(hits), trace.tokens or 0, trace, citations, scene)
+
+
+def _moment(snapshot: Snapshot, at: datetime, tools: Tools) -> Moment:
+    def similarity(one: Hit, other: Hit) -> float:
+        rows = [
+            next(r for r in snapshot.named(h.record.tenant, h.id) if snapshot.records[r] is h.record)
+            for h in (one, other)
+        ]
+        return snapshot.dense.similarity(*rows)
+
+    return Moment(
+        at,
+        lambda text: count_with(tools.count, text),
+        similarity,
+        lambda hit: snapshot.passage(hit.record),
+    )
+
+
+def _retrieved(scene: Scene, query: Query, succession: Succession, clock: _Clock) -> list[Hit]:
+    plan = scene.plan
+    uncounted = scene.retired if plan.current else np.zeros_like(scene.retired)
+    rankings: dict[str, list[Scored]] = {}
+    for planned, target in zip(plan.arms, scene.targets, strict=True):
+        found = recall(planned.arm, query, scene.snapshot, target=target, retired=uncounted)
+        rule = Supersession(scene.snapshot, scene.retirement, scene.visible, target, keep=not plan.current)
+        rankings[planned.name] = rule.settle(found, succession)
+        clock.step(planned.name, len(rankings[planned.name]))
+    hits = _hits(scene, query, rankings, succession)
+    if len(rankings) > 1:
+        both = sum(len(hit.found_by) > 1 for hit in hits)
+        clock.step("recalled", len(hits), f"{both} found by more than one")
+    return hits
+
+
+def _hits(
+    scene: Scene, query: Query, rankings: Mapping[str, Sequence[Scored]], succession: Succession
+) -> list[Hit]:
+    records = scene.snapshot.records
+    found: dict[int, list[Found]] = {}
+    for source, ranking in rankings.items():
+        for rank, one in enumerate(ranking, start=1):
+            via = None if one.via is None else records[one.via].id
+            found.setdefault(one.row, []).append(Found(source, rank, one.score, one.share, via))
+    hits = []
+    for row, evidence in found.items():
+        flags = (*scene.retirement.flags(row), *succession.flags.get(row, ()))
+        hits.append(
+            Hit(
+                record=records[row],
+                decision=scene.plan.permission.decision,
+                found_by=tuple(evidence),
+                score=evidence[0].score,
+                tier=int(query.named[row]),
+                replaces=tuple(records[old].id for old in succession.replaces.get(row, ())),
+                superseded_by=scene.successors(row),
+                stale_slots=scene.retirement.stale_slots(row),
+                flags=tuple(dict.fromkeys(flags)),
+            )
+        )
+    # A single source is an order already; the tier stands above it as above every other.
+    return sorted(hits, key=lambda hit: -hit.tier)
+
+
+def _rendered(plan: Plan, hits: Sequence[Hit], moment: Moment) -> tuple[str, list[Block]]:
+    budgets = [stage for stage in plan.stages if isinstance(stage, Budget)]
+    page = budgets[-1] if budgets else Budget(None)
+    return page.render(hits, moment), page.blocks(hits, moment)

@@ -1,0 +1,72 @@
+"""What one caller may see of one snapshot at one moment: the masks that a run and `why` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from ctxarith.index.columns import Mask
+from ctxarith.index.slots import Retirement
+from ctxarith.index.snapshot import Snapshot
+from ctxarith.plan import Plan
+from ctxarith.policy import dated_by
+
+Tick = Callable[[str, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The filters of a plan, applied: every later step reads these masks and no other rows.
+
+    `targets` holds one mask for each arm. `retired` is decided over all permitted rows, so a stale
+    record is known as such even when its successor passes no filter.
+    """
+
+    snapshot: Snapshot
+    plan: Plan
+    visible: Mask
+    in_scope: Mask
+    targets: tuple[Mask, ...]
+    retirement: Retirement
+    retired: Mask
+
+    @property
+    def target(self) -> Mask:
+        """Rows that pass every filter of some arm."""
+        joined: Mask = np.logical_or.reduce(self.targets)
+        return joined
+
+    def rows_of(self, record_id: str) -> list[int]:
+        """The rows of an id, all versions, that the caller may see."""
+        tenants = sorted(self.snapshot.tenants)
+        named = (row for tenant in tenants for row in self.snapshot.named(tenant, record_id))
+        return [row for row in named if self.visible[row]]
+
+    def successors(self, row: int) -> tuple[str, ...]:
+        """The ids that replace a row in this caller's eyes."""
+        if not self.retired[row]:
+            return ()
+        heads = [head for head in self.retirement.heads(row) if self.visible[head]]
+        return tuple(self.snapshot.records[head].id for head in heads)
+
+
+def set_scene(plan: Plan, snapshot: Snapshot, at: datetime, tick: Tick) -> Scene:
+    """Apply policy, scope, filters and supersession, in this order; `tick` hears the count of each."""
+    columns = snapshot.columns
+    visible = columns.mask(plan.permission.visible)
+    tick("permitted", int(visible.sum()), "")
+    in_scope = visible & columns.mask(plan.scope)
+    tick("scope", int(in_scope.sum()), str(plan.scope))
+    conditions = [planned.arm.condition for planned in plan.arms]
+    targets = tuple(in_scope & columns.mask(condition) for condition in conditions)
+    passed: Mask = np.logical_or.reduce(targets)
+    tick("metadata", int(passed.sum()), " | ".join(dict.fromkeys(map(str, conditions))))
+    standing = columns.mask(plan.permission.standing)
+    retirement = snapshot.slots.retirement(standing, columns.mask(dated_by(at)))
+    retired = retirement.mask(len(visible))
+    if plan.current:
+        tick("current", int((passed & ~retired).sum()), "- superseded")
+    return Scene(snapshot, plan, visible, in_scope, targets, retirement, retired)

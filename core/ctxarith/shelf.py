@@ -1,0 +1,204 @@
+"""One open corpus folder: store, journal and index, shared by every handle of this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from ctxarith.errors import ArgumentError, EmbedderMismatch, StoreError
+from ctxarith.index.analysis import Analyzer
+from ctxarith.index.snapshot import Indexer, Snapshot
+from ctxarith.ingest.prepare import content_hash
+from ctxarith.ingest.write import Added, Embed, Writer
+from ctxarith.model import Record
+from ctxarith.ports import Journal, Row, Store, Vector
+from ctxarith.stores.chroma import ChromaStore
+from ctxarith.stores.inmemory import InMemoryStore
+from ctxarith.stores.journal import SqliteJournal
+
+_TRUE, _FALSE = "yes", "no"
+
+
+class Shelf:
+    """Readers take `snapshot` and need no lock; writers take turns."""
+
+    def __init__(self, store: Store, journal: Journal, wanted: Mapping[str, str]) -> None:
+        self._store = store
+        self._journal = journal
+        self.settings = _settled(journal, wanted)
+        self._writer = Writer(store, journal)
+        self._lock = threading.RLock()
+        analyzer = Analyzer(self.settings["stem"] == _TRUE, self.settings["stop_words"] == _TRUE)
+        self.searchable = tuple(filter(None, self.settings["searchable"].split("\n")))
+        rows = self._writer.opening_rows()
+        self.snapshot = Snapshot({}, Indexer(analyzer, self.searchable)).changed(rows, ())
+        self.handles = 0
+
+    @property
+    def store(self) -> Store:
+        """The store behind the index."""
+        return self._store
+
+    def check_dimension(self, vector: Vector) -> None:
+        """Refuse a vector of another length than the corpus holds; remember the first.
+
+        Raises:
+            EmbedderMismatch: names both.
+        """
+        given = str(len(vector))
+        known = self.settings.get("dimension")
+        if known is not None and known != given:
+            name = self.settings["embedder"]
+            raise EmbedderMismatch(f"{name} of dimension {known}", f"vectors of dimension {given}")
+
+    def add(self, records: Sequence[Record], embed: Embed, given: Sequence[Vector | None]) -> Added:
+        """Write prepared records: visible whole, or not at all."""
+        with self._lock:
+
+            def checked(texts: Sequence[str]) -> Iterable[Sequence[Vector]]:
+                for batch in embed(texts):
+                    self.check_dimension(batch[0])
+                    yield batch
+
+            for vector in given:
+                if vector is not None:
+                    self.check_dimension(vector)
+            report, snapshot = self._writer.add(records, self.snapshot, checked, given)
+            self._remember_dimension(snapshot)
+            self.snapshot = snapshot
+            return report
+
+    def remove(self, tenant: str, ids: Iterable[str], *, scrub: bool = False) -> int:
+        """Remove all versions of the ids; the number of ids that were there."""
+        with self._lock:
+            known = [rid for rid in dict.fromkeys(ids) if self.snapshot.named(tenant, rid)]
+            if known:
+                self.snapshot = self._writer.remove(tenant, known, self.snapshot)
+            if scrub:
+                self._writer.scrub()
+            return len(known)
+
+    def retire(self, tenant: str, ids: Iterable[str], now: datetime) -> int:
+        """End the facts of the ids now; what they had retired stays retired."""
+        with self._lock:
+            rows = [row for rid in dict.fromkeys(ids) for row in self._ending(tenant, rid, now)]
+            self.snapshot = self._writer.replace(rows, self.snapshot)
+            return len({row.record.id for row in rows})
+
+    def ids_of_source(self, tenant: str, source_id: str) -> list[str]:
+        """The ids of a source's chunks."""
+        same = (r for r in self.snapshot.records if r.tenant == tenant and r.source_id == source_id)
+        return sorted({record.id for record in same})
+
+    def revisions(self, record: Record) -> list[Row]:
+        """The corrected contents of a record's versions, from the store."""
+        with self._lock:
+            rows = self._writer.all_rows(record.tenant, record.id, self.snapshot)
+        return [row for row in rows if row.revision and row.record.version == record.version]
+
+    def close(self) -> None:
+        """Release the files."""
+        with self._lock:
+            self._store.close()
+            self._journal.close()
+
+    def _ending(self, tenant: str, rid: str, now: datetime) -> Iterable[Row]:
+        for row in self.snapshot.named(tenant, rid):
+            record = self.snapshot.records[row]
+            if record.valid_until is not None and record.valid_until <= now:
+                continue
+            end = max(now, record.valid_from) if record.valid_from else now
+            ended = replace(record, valid_until=end)
+            yield Row(replace(ended, content_hash=content_hash(ended)), self.snapshot.vector(row))
+
+    def _remember_dimension(self, snapshot: Snapshot) -> None:
+        if "dimension" not in self.settings and snapshot.records:
+            self.settings["dimension"] = str(snapshot.dense.dimension)
+            self._journal.remember({"dimension": self.settings["dimension"]})
+
+
+def _settled(journal: Journal, wanted: Mapping[str, str]) -> dict[str, str]:
+    """What the corpus remembers wins where nothing is asked for; what contradicts it is refused."""
+    known = journal.settings()
+    for name, value in wanted.items():
+        if name == "embedder" and known.get(name, value) != value:
+            raise EmbedderMismatch(known[name], value)
+        if known.get(name, value) != value:
+            raise ArgumentError(name, value, f"this corpus was made with {known[name]!r}, for its whole life")
+    defaults = {"stem": _TRUE, "stop_words": _TRUE, "searchable": ""}
+    settings = {**defaults, **wanted, **known}
+    if settings != known:
+        journal.remember(settings)
+    return settings
+
+
+def wanted_settings(
+    *, embedder: str, stem: bool | None, stop_words: bool | None, searchable: Sequence[str] | None
+) -> dict[str, str]:
+    """The settings that a caller asks for, as the journal keeps them."""
+    wanted = {"embedder": embedder}
+    for name, given in (("stem", stem), ("stop_words", stop_words)):
+        if given is not None:
+            wanted[name] = _TRUE if given else _FALSE
+    if searchable is not None:
+        wanted["searchable"] = "\n".join(searchable)
+    return wanted
+
+
+_OPEN: dict[Path, Shelf] = {}
+_OPENING = threading.Lock()
+
+
+def open_shelf(
+    path: str | Path, wanted: Mapping[str, str], make_store: Callable[[Path], Store] | None = None
+) -> Shelf:
+    """The shelf of a folder; opening it again in this process shares it.
+
+    Raises:
+        StoreError: the folder cannot be used.
+        EmbedderMismatch: it was written with another embedding model.
+    """
+    folder = Path(path).expanduser().resolve()
+    with _OPENING:
+        shelf = _OPEN.get(folder)
+        if shelf is None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(f"the folder {str(folder)!r} cannot be used: {error}") from error
+            make = make_store or (lambda place: ChromaStore(place / "chroma"))
+            shelf = _made(SqliteJournal(folder / "journal.sqlite"), lambda: make(folder), wanted)
+            _OPEN[folder] = shelf
+        elif wanted.get("embedder", shelf.settings["embedder"]) != shelf.settings["embedder"]:
+            raise EmbedderMismatch(shelf.settings["embedder"], wanted["embedder"])
+        shelf.handles += 1
+        return shelf
+
+
+def _made(journal: SqliteJournal, make: Callable[[], Store], wanted: Mapping[str, str]) -> Shelf:
+    try:
+        _settled(journal, wanted)
+        return Shelf(make(), journal, wanted)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def shelf_in_memory(wanted: Mapping[str, str]) -> Shelf:
+    """A shelf that is gone with the process."""
+    shelf = Shelf(InMemoryStore(), SqliteJournal(), wanted)
+    shelf.handles = 1
+    return shelf
+
+
+def let_go(shelf: Shelf) -> None:
+    """Give back one handle; the last one closes the files."""
+    with _OPENING:
+        shelf.handles -= 1
+        if shelf.handles == 0:
+            for folder in [place for place, one in _OPEN.items() if one is shelf]:
+                del _OPEN[folder]
+            shelf.close()

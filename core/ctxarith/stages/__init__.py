@@ -1,0 +1,9 @@
+"""The steps of a retrieval, one file each, in the order in which they run.
+
+compose    a query for calls where no one has spoken yet
+retrieve   the permitted rows, scored by meaning and by words
+supersede  retired records leave, their successors take their places
+fuse       several rankings become one
+rank       relevance, recency and density; cuts
+assemble   evidence becomes a text under a token budget
+"""

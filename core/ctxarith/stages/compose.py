@@ -1,0 +1,13 @@
+"""A query for calls where no one has spoken yet."""
+
+from __future__ import annotations
+
+
+def compose_query(*, objective: str = "", lead: str = "", instructions: str = "") -> str:
+    """Join what is known before a call into one query of labelled parts; blank parts are left out.
+
+    >>> compose_query(objective="resolve the fee objection", lead="parent, Gujarat")
+    'objective: resolve the fee objection | lead: parent, Gujarat'
+    """
+    parts = {"objective": objective, "lead": lead, "instructions": instructions}
+    return " | ".join(f"{label}: {part.strip()}" for label, part in parts.items() if part.strip())

@@ -1,0 +1,137 @@
+"""Several rankings become one, by reciprocal rank."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ctxarith.algebra import Kept, Moment, Stage
+from ctxarith.errors import ArgumentError
+from ctxarith.evidence import Drop, Hit
+from ctxarith.stages.order import by_score
+
+K = 60
+
+Item = TypeVar("Item", str, tuple[str, str])
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[Item]], *, k: float = K, weights: Sequence[float] | None = None
+) -> dict[Item, float]:
+    """Fuse ranked lists of ids: `sum of weight / (k + rank)`, one-based; absent adds nothing.
+
+    Source: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and
+    individual Rank Learning Methods", SIGIR 2009. Returned best first, ties by id ascending; the
+    inputs are untouched.
+
+    Raises:
+        ArgumentError: for a k that is negative, not finite or not a number, a duplicate within a
+            list, or weights that do not fit the lists.
+
+    >>> fused = reciprocal_rank_fusion([["D1", "D4", "D2"], ["D2", "D1", "D4"]])
+    >>> {id: round(score, 6) for id, score in fused.items()}
+    {'D1': 0.032522, 'D2': 0.032266, 'D4': 0.032002}
+    """
+    k = checked_k(k)
+    weights = [1.0] * len(rankings) if weights is None else [checked_weight(w) for w in weights]
+    if len(weights) != len(rankings):
+        raise ArgumentError("weights", weights, f"one weight for each of {len(rankings)} lists")
+    scores: dict[Item, float] = defaultdict(float)
+    for ranking, weight in zip(rankings, weights, strict=True):
+        if len(set(ranking)) != len(ranking):
+            twice = sorted({item for item in ranking if list(ranking).count(item) > 1})
+            raise ArgumentError("rankings", twice, "an id stands at most once in a list")
+        for rank, item in enumerate(ranking, start=1):
+            scores[item] += weight / (k + rank)
+    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def checked_k(k: object) -> float:
+    """The constant of RRF: a finite number, zero or more."""
+    if isinstance(k, bool) or not isinstance(k, int | float) or not math.isfinite(k) or k < 0:
+        raise ArgumentError("k", k, "a finite number, zero or more")
+    return float(k)
+
+
+def checked_weight(weight: object) -> float:
+    """The weight of a list: a finite number, zero or more."""
+    if isinstance(weight, bool) or not isinstance(weight, int | float):
+        raise ArgumentError("weights", weight, "numbers, one for each source")
+    if not math.isfinite(weight) or weight < 0:
+        raise ArgumentError("weights", weight, "finite, zero or more")
+    return float(weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Rrf(Stage):
+    """See `rrf`."""
+
+    k: float = K
+    weights: tuple[tuple[str, float], ...] = ()
+    per_source: int | None = None
+    name = "rrf"
+    makes_order = True
+
+    def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
+        """Score every hit by the ranks at which it was found."""
+        rankings: dict[str, list[tuple[int, Hit]]] = defaultdict(list)
+        for hit in hits:
+            for found in hit.found_by:
+                rankings[found.source].append((found.rank, hit))
+        ordered = {name: [h for _, h in sorted(r, key=_rank_then_id)] for name, r in rankings.items()}
+        fused = self._fused({name: [h.key for h in r] for name, r in ordered.items()})
+        scored = by_score([replace(h, score=fused[h.key], fused=fused[h.key]) for h in hits], newest=False)
+        if self.per_source is None:
+            return scored, []
+        lists = {name: list(dict.fromkeys(h.record.source_id for h in r)) for name, r in ordered.items()}
+        return self._grouped(scored, self._fused(lists), self.per_source)
+
+    def _fused(self, lists: Mapping[str, Sequence[Item]]) -> dict[Item, float]:
+        weights = dict(self.weights)
+        given = [weights.get(name.split("#")[0], 1.0) for name in lists]
+        return reciprocal_rank_fusion(list(lists.values()), k=self.k, weights=given)
+
+    def _grouped(self, hits: Sequence[Hit], sources: Mapping[str, float], cap: int) -> Kept:
+        chunks: dict[str, list[Hit]] = defaultdict(list)
+        for hit in hits:
+            chunks[hit.record.source_id].append(hit)
+        tier = {source: max(h.tier for h in group) for source, group in chunks.items()}
+        order = sorted(chunks, key=lambda s: (-tier[s], -sources[s], s))
+        kept = [replace(h, score=sources[s], fused=sources[s]) for s in order for h in chunks[s][:cap]]
+        over = [h for s in order for h in chunks[s][cap:]]
+        return kept, [
+            Drop(h.record, self.name, f"more than {cap} of source {h.record.source_id}") for h in over
+        ]
+
+
+def rrf(
+    *,
+    k: float = K,
+    weights: Mapping[str, float] | None = None,
+    group_by: str | None = None,
+    per_source: int = 1,
+) -> Stage:
+    """A stage that fuses by reciprocal rank: see `reciprocal_rank_fusion`.
+
+    Args:
+        k: the constant; 60 as in the paper.
+        weights: by source, such as `{"semantic": 2}`; 1 where not named.
+        group_by: "source" counts a source document once in each list, at its best rank.
+        per_source: how many chunks of a source may stay when grouped.
+
+    Raises:
+        ArgumentError: names the parameter.
+    """
+    if group_by not in (None, "source"):
+        raise ArgumentError("group_by", group_by, "None or 'source'")
+    if isinstance(per_source, bool) or not isinstance(per_source, int) or per_source < 1:
+        raise ArgumentError("per_source", per_source, "a positive whole number")
+    pairs = tuple(sorted((str(name), checked_weight(w)) for name, w in (weights or {}).items()))
+    return Rrf(checked_k(k), pairs, per_source if group_by else None)
+
+
+def _rank_then_id(found: tuple[int, Hit]) -> tuple[int, tuple[str, str]]:
+    return found[0], found[1].key

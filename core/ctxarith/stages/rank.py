@@ -1,0 +1,188 @@
+"""Relevance, recency and density in one score; and the plain cuts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ctxarith.algebra import Kept, Moment, Stage
+from ctxarith.errors import ArgumentError
+from ctxarith.evidence import SEMANTIC, Drop, Hit
+from ctxarith.model import Record
+from ctxarith.stages.order import by_score
+
+HALF_LIFE_DAYS = 30.0
+WEIGHTS = (0.40, 0.35, 0.25)
+NEUTRAL_RECENCY = 0.5
+# Entities per token at which density is one half: about one name, number or date in ten tokens.
+HALF_DENSITY = 0.1
+# Recency and density lift no record of less than this part of the best relevance above one that has it.
+FLOOR = 0.5
+EVIDENCE, COSINE = "evidence", "cosine"
+
+
+def recency(dated: datetime | None, now: datetime, half_life_days: float = HALF_LIFE_DAYS) -> float:
+    """`exp(-ln 2 * age_days / half_life_days)`; a future date counts as age 0, no date as one half.
+
+    >>> from datetime import UTC, timedelta
+    >>> now = datetime(2026, 3, 31, tzinfo=UTC)
+    >>> recency(now - timedelta(days=30), now)
+    0.5
+    """
+    if dated is None:
+        return NEUTRAL_RECENCY
+    age_days = max(0.0, (now - dated).total_seconds() / 86_400)
+    return math.exp(-math.log(2) * age_days / half_life_days)
+
+
+def density(record: Record, half: float = HALF_DENSITY) -> float:
+    """Entities per token d, as `d / (d + half)`: no record's density depends on another's."""
+    per_token = (record.entity_count or 0) / max(record.token_count or 0, 1)
+    return per_token / (per_token + half)
+
+
+@dataclass(frozen=True, slots=True)
+class Composite(Stage):
+    """See `composite` and `auto`."""
+
+    weights: tuple[float, float, float] = WEIGHTS
+    half_life_days: float = HALF_LIFE_DAYS
+    half_density: float = HALF_DENSITY
+    relevance: str = EVIDENCE
+    floor: float = 0.0
+    only_dated: bool = False
+    name = "rank"
+    makes_order = True
+
+    def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
+        """Score and order; nothing is dropped."""
+        sources = sorted({found.source for hit in hits for found in hit.found_by})
+        weighed = [replace(hit, relevance=self._relevance(hit, sources)) for hit in hits]
+        if self.only_dated and all(hit.record.dated is None for hit in hits):
+            return weighed, []
+        scored = [self._scored(hit, moment.now) for hit in weighed]
+        least = self.floor * max((_rounded(hit) for hit in scored), default=0.0)
+        return by_score(scored, newest=True, first=lambda hit: int(_rounded(hit) >= least)), []
+
+    def _scored(self, hit: Hit, now: datetime) -> Hit:
+        alpha, beta, gamma = self.weights
+        score = alpha * _rounded(hit)
+        score += beta * recency(hit.record.dated, now, self.half_life_days)
+        score += gamma * density(hit.record, self.half_density)
+        note = () if hit.record.dated else ("recency: neutral (no date)",)
+        return replace(hit, score=score, notes=(*hit.notes, *note))
+
+    def _relevance(self, hit: Hit, sources: Sequence[str]) -> float:
+        shares = {found.source: found.share for found in hit.found_by}
+        if self.relevance == COSINE:
+            return max((s for name, s in shares.items() if name.startswith(SEMANTIC)), default=0.0)
+        return sum(shares.values()) / len(sources) if sources else 0.0
+
+
+def composite(
+    *,
+    weights: tuple[float, float, float] = WEIGHTS,
+    half_life_days: float = HALF_LIFE_DAYS,
+    half_density: float = HALF_DENSITY,
+    relevance: str = EVIDENCE,
+    floor: float = 0.0,
+) -> Stage:
+    """Order by `0.40 * relevance + 0.35 * recency + 0.25 * density`.
+
+    Args:
+        weights: of relevance, recency and density.
+        half_life_days: the age at which recency is one half.
+        half_density: entities per token at which density is one half.
+        relevance: "evidence" is the mean over the sources of each score's share of its scale (the
+            cosine; BM25 over the bound that the query allows); "cosine" is the plain published form.
+        floor: no record of less than this part of the best relevance stands above one that has it.
+
+    Relevance enters rounded to 0.01, so that near-equal texts are decided by date. Ties: newest, id.
+
+    Raises:
+        ArgumentError: names the parameter.
+    """
+    if len(tuple(weights)) != 3 or not all(_finite(w) and w >= 0 for w in weights):
+        raise ArgumentError("weights", weights, "three finite numbers, zero or more")
+    for name, value in (("half_life_days", half_life_days), ("half_density", half_density)):
+        if not _finite(value) or value <= 0:
+            raise ArgumentError(name, value, "a finite number above 0")
+    if not _finite(floor) or not 0 <= floor <= 1:
+        raise ArgumentError("floor", floor, "a number from 0 to 1")
+    if relevance not in (EVIDENCE, COSINE):
+        raise ArgumentError("relevance", relevance, f"{EVIDENCE!r} or {COSINE!r}")
+    one, two, three = (float(w) for w in weights)
+    return Composite((one, two, three), float(half_life_days), float(half_density), relevance, float(floor))
+
+
+def auto() -> Stage:
+    """The default: the order as it is when no candidate is dated, else `composite(floor=0.5)`."""
+    return Composite(floor=FLOOR, only_dated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Top(Stage):
+    """See `top`."""
+
+    count: int
+    name = "top"
+
+    def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
+        """Keep the first; name the rest."""
+        below = [Drop(h.record, self.name, f"below the first {self.count}") for h in hits[self.count :]]
+        return list(hits[: self.count]), below
+
+    @property
+    def limit(self) -> int | None:
+        """The count."""
+        return self.count
+
+
+def top(count: int) -> Stage:
+    """A stage that keeps the first `count` hits.
+
+    Raises:
+        ArgumentError: for anything but a positive whole number.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ArgumentError("top", count, "a positive whole number of records")
+    return Top(count)
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast(Stage):
+    """See `at_least`."""
+
+    source: str
+    score: float
+    name = "at_least"
+
+    def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
+        """Keep the hits whose score from the source reaches the threshold."""
+        kept = [h for h in hits if any(f.source == self.source and f.score >= self.score for f in h.found_by)]
+        ids = {h.key for h in kept}
+        reason = f"{self.source} score below {self.score}"
+        return kept, [Drop(h.record, self.name, reason) for h in hits if h.key not in ids]
+
+
+def at_least(*, semantic: float | None = None, lexical: float | None = None) -> Stage:
+    """A threshold on the score of one named source: a cosine, or a BM25 score. Never on a fused score.
+
+    Raises:
+        ArgumentError: unless exactly one threshold is given, as a finite number.
+    """
+    given = {name: v for name, v in (("semantic", semantic), ("lexical", lexical)) if v is not None}
+    if len(given) != 1 or not all(_finite(v) for v in given.values()):
+        raise ArgumentError("at_least", given, "one finite threshold, semantic= or lexical=")
+    ((source, score),) = given.items()
+    return AtLeast(source, float(score))
+
+
+def _rounded(hit: Hit) -> float:
+    return round(hit.relevance or 0.0, 2)
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

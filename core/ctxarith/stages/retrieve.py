@@ -1,0 +1,103 @@
+"""The permitted rows, scored by meaning and by words. No row outside the target is ever scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ctxarith.algebra import Arm
+from ctxarith.evidence import LEXICAL, SEMANTIC
+from ctxarith.index.columns import Mask
+from ctxarith.index.dense import Rows, Scores
+from ctxarith.index.snapshot import Snapshot
+from ctxarith.ports import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One row of a ranking: its score, the score's share of 0 to 1, and whose place it took."""
+
+    row: int
+    score: float
+    share: float
+    via: int | None = None
+
+
+class Query:
+    """A question in the forms that the sources need, each made when first asked for."""
+
+    def __init__(self, text: str, snapshot: Snapshot, embed: Callable[[str], Vector]) -> None:
+        self.text = text
+        self._snapshot = snapshot
+        self._embed = embed
+
+    @cached_property
+    def vector(self) -> Vector:
+        """The embedding, shape (dimension,)."""
+        return self._embed(self.text)
+
+    @cached_property
+    def terms(self) -> dict[str, int]:
+        """The terms to look up, with their counts."""
+        return self._snapshot.analyzer.query(self.text)
+
+    @cached_property
+    def identifiers(self) -> list[str]:
+        """The codes that the question names."""
+        return self._snapshot.analyzer.identifiers(self.text)
+
+    @cached_property
+    def named(self) -> Mask:
+        """The rows that hold exactly one of the identifiers."""
+        return self._snapshot.lexical.holding(self.identifiers, every=False)
+
+
+def recall(arm: Arm, query: Query, snapshot: Snapshot, *, target: Mask, retired: Mask) -> list[Scored]:
+    """Rank the target rows by one source, best first; equal scores newest first, then by id.
+
+    Retired rows are ranked only to find the place of their successors, and use up no depth.
+    """
+    source = {SEMANTIC: _by_meaning, LEXICAL: _by_words}[arm.source]
+    rows, scores, shares = source(arm, query, snapshot, target, ~retired)
+    order = np.lexsort((rows, -snapshot.slots.dates[rows], -scores))
+    counted = np.cumsum(~retired[rows[order]])
+    # Everything above the last counted row within the depth, and retired rows in between.
+    order = order[: int(np.searchsorted(counted, arm.depth, side="right"))]
+    return [Scored(int(rows[n]), float(scores[n]), float(shares[n])) for n in order]
+
+
+def _by_meaning(
+    arm: Arm, query: Query, snapshot: Snapshot, target: Mask, counted: Mask
+) -> tuple[Rows, Scores, Scores]:
+    if not target.any():
+        return _nothing()
+    rows, cosines = snapshot.dense.nearest(target, query.vector, depth=arm.depth, counted=counted)
+    return rows, cosines, np.clip(cosines, 0.0, 1.0)
+
+
+def _by_words(
+    arm: Arm, query: Query, snapshot: Snapshot, target: Mask, counted: Mask
+) -> tuple[Rows, Scores, Scores]:
+    rows, scores, bound = snapshot.lexical.scores(target, query.terms)
+    if arm.exact:
+        fits = exactly(query.text, snapshot, rows.tolist())
+        rows, scores = rows[fits], scores[fits]
+    return rows, scores, scores / bound if bound else scores
+
+
+def exactly(text: str, snapshot: Snapshot, rows: Sequence[int]) -> Mask:
+    """Which rows hold every quoted phrase of a query, word by word, and every identifier."""
+    analyzer = snapshot.analyzer
+    fits = snapshot.lexical.holding(analyzer.identifiers(text), every=True)[list(rows)]
+    for phrase in analyzer.phrases(text):
+        for n in np.flatnonzero(fits).tolist():
+            words = analyzer.words(snapshot.passage(snapshot.records[rows[n]]))
+            fits[n] = any(words[at : at + len(phrase)] == phrase for at in range(len(words)))
+    return fits
+
+
+def _nothing() -> tuple[Rows, Scores, Scores]:
+    return np.empty(0, np.int64), np.empty(0), np.empty(0)

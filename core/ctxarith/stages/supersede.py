@@ -1,0 +1,121 @@
+"""Retired records leave, and their successors take the places that they earned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ctxarith.algebra import Kept, Moment, Stage
+from ctxarith.errors import ArgumentError
+from ctxarith.evidence import Drop, Hit
+from ctxarith.index.columns import Mask
+from ctxarith.index.slots import Retirement
+from ctxarith.index.snapshot import Snapshot
+from ctxarith.stages.order import newest_first
+from ctxarith.stages.retrieve import Scored
+
+SUPERSEDED = "superseded"
+OUTSIDE = "superseded_outside_filter"
+
+
+@dataclass(slots=True)
+class Succession:
+    """What superseding did over all rankings of a run: who replaced whom, and what was dropped."""
+
+    replaces: dict[int, dict[int, None]] = field(default_factory=dict)
+    flags: dict[int, dict[str, None]] = field(default_factory=dict)
+    drops: dict[int, Drop] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Supersession:
+    """The rule for one run: retired rows, where successors may stand, and whether the old ones stay."""
+
+    snapshot: Snapshot
+    retirement: Retirement
+    visible: Mask
+    target: Mask
+    keep: bool
+
+    def settle(self, ranking: Sequence[Scored], succession: Succession) -> list[Scored]:
+        """Put each successor where the better of its own and the inherited evidence puts it.
+
+        Chains resolve to their heads; several heirs all take the place, newest first. A successor
+        that fails scope or filter takes no place, and the drop says so.
+        """
+        best: dict[int, tuple[tuple[float, int, int], Scored]] = {}
+        for place, scored in enumerate(ranking):
+            if self.keep or scored.row not in self.retirement.rows:
+                self._offer(best, (-scored.score, place, 0), scored)
+            if scored.row in self.retirement.rows:
+                for nth, heir in enumerate(self._succeed(scored.row, succession)):
+                    inherited = replace(scored, row=heir, via=scored.row)
+                    self._offer(best, (-scored.score, place, nth - len(ranking)), inherited)
+        return [scored for _, scored in sorted(best.values(), key=lambda pair: pair[0])]
+
+    def _offer(
+        self,
+        best: dict[int, tuple[tuple[float, int, int], Scored]],
+        key: tuple[float, int, int],
+        scored: Scored,
+    ) -> None:
+        known = best.get(scored.row)
+        # With equal scores a row's own evidence stands: it inherits only what is better.
+        if known is None or key[0] < known[0][0]:
+            best[scored.row] = (key, scored)
+
+    def _succeed(self, row: int, succession: Succession) -> list[int]:
+        heads = [head for head in self.retirement.heads(row) if self.visible[head]]
+        inside = [head for head in heads if self.target[head]]
+        for head in inside:
+            succession.replaces.setdefault(head, {})[row] = None
+            flags = self.retirement.heir_flags(row, heads)
+            succession.flags.setdefault(head, {}).update(dict.fromkeys(flags))
+        if not self.keep:
+            succession.drops.setdefault(row, self._drop(row, heads, inside))
+        return inside
+
+    def _drop(self, row: int, heads: Sequence[int], inside: Sequence[int]) -> Drop:
+        records = self.snapshot.records
+        # A successor that has expired retires without being named: the caller may not see it.
+        by = tuple(dict.fromkeys(records[head].id for head in heads))
+        word = OUTSIDE if heads and not inside else SUPERSEDED
+        named = f" by {', '.join(by)}" if by else ""
+        return Drop(records[row], SUPERSEDED, f"{word}: {self.retirement.ground(row)}{named}", by)
+
+
+@dataclass(frozen=True, slots=True)
+class DropSuperseded(Stage):
+    """The plain pairwise form: see `drop_superseded`."""
+
+    similarity: float
+    name = "drop_superseded"
+
+    def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
+        """Drop each hit that is too similar to a newer one that stays."""
+        newer: list[Hit] = []
+        dropped: dict[int, Drop] = {}
+        for position in newest_first(hits):
+            hit = hits[position]
+            twin = next((n for n in newer if moment.similarity(n, hit) > self.similarity), None)
+            if twin is None:
+                newer.append(hit)
+                continue
+            reason = f"cosine above {self.similarity} with the newer {twin.id}"
+            dropped[position] = Drop(hit.record, self.name, reason, (twin.id,))
+        kept = [hit for n, hit in enumerate(hits) if n not in dropped]
+        return kept, [dropped[n] for n in sorted(dropped)]
+
+
+def drop_superseded(similarity: float = 0.85) -> Stage:
+    """A stage that drops what is nearly the same as a newer hit, by cosine alone.
+
+    It knows no slots and no links: it merges "is permitted" with "is not permitted". Use
+    `- superseded` wherever records say what they assert.
+
+    Raises:
+        ArgumentError: unless 0 < similarity <= 1.
+    """
+    if isinstance(similarity, bool) or not isinstance(similarity, int | float) or not 0 < similarity <= 1:
+        raise ArgumentError("similarity", similarity, "a cosine above 0, at most 1")
+    return DropSuperseded(float(similarity))

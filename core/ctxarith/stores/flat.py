@@ -1,0 +1,101 @@
+"""Records as flat metadata and back, without loss.
+
+Every field and metadata key stands under its own name, so that other tools can read and filter it.
+Times are epoch seconds. What flat metadata cannot say is said beside it under keys that begin with
+`ctx_`: which keys are times, slots as JSON, the revision.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from ctxarith.instant import EPOCH, instant, iso
+from ctxarith.model import Record, jsonable, record_as_dict, record_from
+
+Flat = dict[str, Any]
+
+REVISION = "ctx_revision"
+TIMES = "ctx_times"
+SLOTS = "ctx_slots"
+
+_APART = ("text", "slots", "metadata")
+
+
+def flatten(record: Record, revision: int) -> Flat:
+    """Flat metadata of a record; its text is stored as the document."""
+    plain = {k: v for k, v in record_as_dict(record).items() if k not in _APART}
+    times: dict[str, str | None] = {}
+    flat: Flat = {REVISION: revision}
+    for name, value in {**plain, **record.metadata}.items():
+        flat[name] = _flat(name, value, times)
+    if times:
+        flat[TIMES] = json.dumps(times)
+    if record.slots:
+        flat[SLOTS] = json.dumps(_tagged(record_as_dict(record)["slots"]))
+    return flat
+
+
+def restore(flat: Mapping[str, Any], text: str) -> tuple[Record, int]:
+    """The record that `flatten` was given, and its revision."""
+    times: dict[str, str | None] = json.loads(flat.get(TIMES) or "{}")
+    core = {f.name for f in fields(Record)} - set(_APART)
+    known: dict[str, Any] = {"text": text, "metadata": {}}
+    for name, value in flat.items():
+        if name.startswith("ctx_"):
+            continue
+        given = _time(value, times[name]) if name in times else _listed(value)
+        (known if name in core else known["metadata"])[name] = given
+    if flat.get(SLOTS):
+        known["slots"] = _untagged(json.loads(flat[SLOTS]))
+    return record_from(known), int(flat.get(REVISION, 0))
+
+
+def seconds(moment: datetime) -> int | float:
+    """Epoch seconds; whole ones as an integer."""
+    exact = moment - EPOCH
+    whole = exact // timedelta(seconds=1)
+    return whole if timedelta(seconds=whole) == exact else exact.total_seconds()
+
+
+def _flat(name: str, value: Any, times: dict[str, str | None]) -> Any:
+    first = value[0] if isinstance(value, tuple) else value
+    if not isinstance(first, datetime):
+        return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        times[name] = None
+        return [iso(one) for one in value]
+    number = seconds(value)
+    # Far from 1970 a float no longer holds microseconds; then the exact time stands beside it.
+    times[name] = None if instant(number) == value else iso(value)
+    return number
+
+
+def _time(value: Any, exact: str | None) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(instant(one) for one in value)
+    return instant(value if exact is None else exact)
+
+
+def _listed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _tagged(slots: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**s, "time": True, "value": jsonable(s["value"])} if _is_time(s) else s for s in slots]
+
+
+def _untagged(slots: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"subject": s["subject"], "attribute": s["attribute"], "value": instant(s["value"])}
+        if s.pop("time", False)
+        else s
+        for s in slots
+    ]
+
+
+def _is_time(slot: dict[str, Any]) -> bool:
+    return isinstance(slot.get("value"), datetime)

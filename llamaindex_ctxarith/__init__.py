@@ -1,0 +1,13 @@
+"""ctxarith for LlamaIndex. Without `llama_index.core` the import raises `MissingExtra`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from ctxarith.errors import MissingExtra
+
+# `llama_index` is a namespace package: another distribution can bring it without its core.
+if find_spec("llama_index") is None or find_spec("llama_index.core") is None:
+    raise MissingExtra(what="LlamaIndex adapter", package="llama_index.core", extra="llamaindex")
+
+__all__: list[str] = []
