@@ -8,6 +8,7 @@ English stop words are left out and English words are stemmed (Snowball), both s
 
 from __future__ import annotations
 
+import threading
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 # The default list of Lucene's StandardAnalyzer.
 STOP_WORDS = frozenset(
@@ -60,6 +61,11 @@ _HYPHENS[0xAD] = ""  # the soft hyphen is a place to break, not a character
 _CJK = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}ー"
 _WORD = rf"[\p{{L}}\p{{M}}\p{{N}}--[{_CJK}]]+"
 _COMPOUND = rf"[{_CJK}]+|{_WORD}(?:[-_./]{_WORD})*(?:['’]{_WORD})?"
+# A Snowball stemmer works in its own buffers, so that two threads in it at once would mix their words.
+_STEMMING = threading.Lock()
+
+Forms = tuple[tuple[str, ...], tuple[str, ...]]
+
 _QUOTED = r'["“”«»„]([^"“”«»„]+)["“”«»„]'
 
 
@@ -87,25 +93,27 @@ class Analyzer:
 
     def terms(self, text: str) -> Terms:
         """Every term with its count; the length counts each word once."""
-        counts: Counter[str] = Counter()
+        counts: dict[str, int] = {}
         length = 0
-        for words, extra in self._pieces(text):
-            counts.update(words)
-            counts.update(extra)
-            length += len(words)
-        return Terms(dict(counts), length)
+        for token, times in Counter(_tokens(text)).items():
+            words, extra = self._forms(token)
+            length += times * len(words)
+            for form in (*words, *extra):
+                counts[form] = counts.get(form, 0) + times
+        return Terms(counts, length)
 
     def query(self, text: str) -> dict[str, int]:
         """The terms to look up. A run of CJK is asked for by its bigrams alone."""
-        counts: Counter[str] = Counter()
-        for words, extra in self._pieces(text):
-            counts.update(words)
-            counts.update(form for form in extra if len(form) > 1)
-        return dict(counts)
+        counts: dict[str, int] = {}
+        for token, times in Counter(_tokens(text)).items():
+            words, extra = self._forms(token)
+            for form in (*words, *(form for form in extra if len(form) > 1)):
+                counts[form] = counts.get(form, 0) + times
+        return counts
 
     def words(self, text: str) -> list[str]:
         """The words in reading order, for phrases."""
-        return [word for words, _ in self._pieces(text) for word in words]
+        return [word for token in _tokens(text) for word in self._forms(token)[0]]
 
     def identifiers(self, text: str) -> list[str]:
         """The codes that a text names: joined by a hyphen or underscore, with a letter and a digit.
@@ -113,27 +121,27 @@ class Analyzer:
         >>> Analyzer().identifiers("Is kyo-h12 ready for JPN-2026-0417 in 2026-04?")
         ['kyo-h12', 'jpn-2026-0417']
         """
-        found = (token.group() for token in _compounds(normalised(text)))
-        return list(dict.fromkeys(code for code in found if is_identifier(code)))
+        return list(dict.fromkeys(code for code in _tokens(text) if is_identifier(code)))
 
     def phrases(self, text: str) -> list[list[str]]:
         """The word sequences inside quotation marks."""
         quoted = _pattern(_QUOTED).findall(unicodedata.normalize("NFKC", text))
         return [words for words in map(self.words, quoted) if words]
 
-    def _pieces(self, text: str) -> Iterator[tuple[list[str], list[str]]]:
-        """Each token as (its words, the extra forms it is also found by)."""
-        cjk = _pattern(rf"[{_CJK}]+")
-        for token in _compounds(normalised(text)):
-            whole = token.group()
-            if cjk.fullmatch(whole):
-                bigrams = [whole[n : n + 2] for n in range(len(whole) - 1)]
-                yield (bigrams, list(whole)) if bigrams else ([whole], [])
-                continue
-            parts = _pattern(r"[-_./]").split(whole)
-            words = [form for part in parts if (form := self._word(part))]
-            is_code = len(parts) > 1 and any(c.isdigit() for c in whole)
-            yield words, [whole, "".join(parts)] if is_code else []
+    @cached_property
+    def _forms(self) -> Callable[[str], Forms]:
+        # Texts repeat their tokens far more often than they bring new ones.
+        return lru_cache(maxsize=500_000)(self._split)
+
+    def _split(self, token: str) -> Forms:
+        """A token as (its words, the extra forms it is also found by)."""
+        if _pattern(rf"[{_CJK}]+").fullmatch(token):
+            bigrams = tuple(token[n : n + 2] for n in range(len(token) - 1))
+            return (bigrams, tuple(token)) if bigrams else ((token,), ())
+        parts = _pattern(r"[-_./]").split(token)
+        words = tuple(form for part in parts if (form := self._word(part)))
+        is_code = len(parts) > 1 and any(c.isdigit() for c in token)
+        return words, (token, "".join(parts)) if is_code else ()
 
     def _word(self, raw: str) -> str:
         word = raw.split("'")[0].split("’")[0] if raw.endswith(("'s", "’s")) else raw
@@ -148,7 +156,12 @@ class Analyzer:
         import snowballstemmer
 
         stemmer = snowballstemmer.stemmer("english")
-        return lru_cache(maxsize=200_000)(stemmer.stemWord)
+
+        def stem(word: str) -> str:
+            with _STEMMING:
+                return str(stemmer.stemWord(word))
+
+        return stem
 
 
 def normalised(text: str) -> str:
@@ -170,5 +183,6 @@ def _pattern(source: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - reg
     return regex.compile(source, regex.VERSION1)
 
 
-def _compounds(text: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    return _pattern(_COMPOUND).finditer(text)
+def _tokens(text: str) -> list[str]:
+    tokens: list[str] = _pattern(_COMPOUND).findall(normalised(text))
+    return tokens
