@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from ctxarith.errors import AlgebraError, ArgumentError
@@ -54,6 +55,9 @@ class Stage:
         """Apply the step."""
         raise NotImplementedError
 
+    def __bool__(self) -> NoReturn:
+        raise AlgebraError("a stage has no truth value: chain stages with >>")
+
     def check(self, moment: Moment, /) -> None:
         """Raise before retrieval when the step cannot succeed whatever is found."""
 
@@ -70,6 +74,9 @@ class Superseded:
 
     def __repr__(self) -> str:
         return "superseded"
+
+    def __bool__(self) -> NoReturn:
+        raise AlgebraError("`superseded` has no truth value: write candidates - superseded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +166,8 @@ class Pipeline:
 
 
 def _narrowed(arm: Arm, condition: Predicate) -> Arm:
+    if isinstance(condition, And):
+        return reduce(_narrowed, condition.parts, arm)
     if isinstance(condition, Scope | Everyone):
         return replace(arm, guards=(*arm.guards, condition))
     return replace(arm, condition=And.of(arm.condition, condition))

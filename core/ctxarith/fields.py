@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ctxarith.errors import AlgebraError, PredicateError
 from ctxarith.instant import instant
+from ctxarith.kinds import ORDERED, Typed, kind_of, typed
 from ctxarith.model import TIME_FIELDS
-from ctxarith.normalise import Scalar
-from ctxarith.predicate import ORDERED, SYMBOLS, Compare, Exists, OneOf, Predicate, Typed, kind_of
+from ctxarith.normalise import Scalar, plain_number
+from ctxarith.predicate import SYMBOLS, Compare, Exists, OneOf, Predicate
 
 UNFILTERABLE = frozenset({"text", "slots", "metadata", "content_hash"})
 
@@ -91,7 +92,7 @@ class Field:
         if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
             raise PredicateError(f"{self.name!r} {op} needs a list, not {values!r}")
         clean = [operand_of(self.name, op, one) for one in values]
-        return frozenset((kind_of(one), one) for one in clean)
+        return frozenset(typed(one) for one in clean)
 
 
 def field(name: str) -> Field:
@@ -109,8 +110,7 @@ def operand_of(name: str, op: str, value: Any) -> Scalar:
     Raises:
         PredicateError: names the key and the operator.
     """
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        value = value.item()
+    value = plain_number(value)
     if name in TIME_FIELDS or (isinstance(value, date) and not isinstance(value, bool)):
         try:
             return instant(value)

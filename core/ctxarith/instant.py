@@ -23,11 +23,13 @@ def zone(name: str | tzinfo | None) -> tzinfo | None:
     """
     if name is None or isinstance(name, tzinfo):
         return name
+    if not isinstance(name, str):
+        raise ValueError(f"{name!r} is not the name of a time zone")
     if name.upper() == "UTC":
         return UTC
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError) as error:
+    except (KeyError, OSError, ValueError) as error:
         raise ValueError(f"{name!r} is not a known time zone") from error
 
 
@@ -62,7 +64,7 @@ def _read(value: TimeLike) -> datetime:
         return _read_text(value.strip())
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"a {type(value).__name__} is not a time")
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("NaN and infinity are not times")
     try:
         return EPOCH + timedelta(seconds=value)

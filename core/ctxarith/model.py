@@ -102,7 +102,10 @@ class Record:
             object.__setattr__(self, name, value)
 
         put("text", clean_text(rid, "text", self.text))
-        put("source_id", clean_id(rid, self.source_id or rid, "source_id", limit=512))
+        put(
+            "source_id",
+            clean_id(rid, rid if self.source_id in ("", None) else self.source_id, "source_id", limit=512),
+        )
         put("version", clean_id(rid, _plain_version(self.version), "version", limit=128))
         put("tenant", clean_id(rid, self.tenant, "tenant", limit=1024))
         put("scope", clean_scope(self.scope, record=rid))

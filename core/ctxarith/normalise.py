@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
 from typing import Any
 
+import numpy as np
+
 from ctxarith.errors import RecordError, ScopeError
 from ctxarith.instant import instant
 
@@ -93,9 +95,10 @@ def clean_time(rid: object, name: str, value: Any) -> datetime | None:
 
 def _naive(text: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text.strip())
     except ValueError:
         return None
+    return moment if moment.tzinfo is None else None
 
 
 def settle_time(rid: object, name: str, value: datetime, zone: tzinfo | None) -> datetime:
@@ -138,7 +141,7 @@ def clean_value(rid: object, name: str, value: Any) -> Metadata:
     if isinstance(value, list | tuple):
         items = tuple(_scalar(rid, name, one) for one in value)
         kinds = {type(one) for one in items}
-        if kinds == {int, float}:
+        if kinds == {int, float} and all(float(one) == one for one in items):  # type: ignore[arg-type]
             return tuple(float(one) for one in items)  # type: ignore[arg-type]
         if len(kinds) > 1:
             raise RecordError(rid, name, value, "a list holds values of one type")
@@ -146,9 +149,13 @@ def clean_value(rid: object, name: str, value: Any) -> Metadata:
     return _scalar(rid, name, value)
 
 
+def plain_number(value: Any) -> Any:
+    """A numpy scalar as Python's own; everything else as it is, for the checks that follow."""
+    return value.item() if isinstance(value, np.bool_ | np.integer | np.floating | np.str_) else value
+
+
 def _scalar(rid: object, name: str, value: Any) -> Scalar:
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        value = value.item()
+    value = plain_number(value)
     if isinstance(value, bool):
         return value
     if isinstance(value, int):

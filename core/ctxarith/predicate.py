@@ -16,44 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ctxarith.errors import AlgebraError
 from ctxarith.instant import iso
-from ctxarith.model import TIME_FIELDS, Record
-from ctxarith.normalise import Metadata, Scalar
+from ctxarith.kinds import Kind, Typed, compare, kind_of, typed, value_of
+from ctxarith.model import Record
+from ctxarith.normalise import Scalar
 
-CORE_FIELDS = frozenset(
-    {"id", "source_id", "version", "tenant", "scope", "supersedes", "source_type", "jurisdiction", "audience"}
-    | {"token_count", "entity_count", *TIME_FIELDS}
-)
-
-Kind = str  # "bool", "number", "str", "time" or "list"
-Typed = tuple[Kind, Any]
-
-ORDERED = frozenset({"number", "str", "time"})
 SYMBOLS = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "contains": "contains"}
-
-
-def kind_of(value: object) -> Kind:
-    """The type that comparisons respect; booleans are not numbers."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "str"
-    if isinstance(value, datetime):
-        return "time"
-    return "list"
-
-
-def value_of(record: Record, name: str) -> Metadata | None:
-    """What a record holds under a name; `None` when the key is missing."""
-    if name in CORE_FIELDS:
-        value = getattr(record, name)
-        return None if value == () else value
-    return record.metadata.get(name)
 
 
 class Predicate:
@@ -112,14 +83,14 @@ class Compare(Predicate):
         object.__setattr__(self, "kind", kind_of(self.value))
 
     @property
-    def typed(self) -> Typed:
+    def operand(self) -> Typed:
         """The operand with its kind."""
-        return (self.kind, self.value)
+        return typed(self.value)
 
     def matches(self, record: Record) -> bool:
         """See the law at the top of the module."""
         value = value_of(record, self.name)
-        return value is not None and compare(self.op, self.typed, value)
+        return value is not None and compare(self.op, self.operand, value)
 
     def __str__(self) -> str:
         return f"{self.name} {SYMBOLS[self.op]} {_show(self.value)}"
@@ -136,7 +107,7 @@ class OneOf(Predicate):
     def matches(self, record: Record) -> bool:
         """False for a missing key, negated or not."""
         value = value_of(record, self.name)
-        return value is not None and ((kind_of(value), value) in self.values) != self.negated
+        return value is not None and (typed(value) in self.values) != self.negated
 
     def __str__(self) -> str:
         shown = ", ".join(sorted(_show(value) for _, value in self.values))
@@ -228,21 +199,6 @@ def _joined(sign: str, parts: Iterable[Predicate]) -> str:
 
 def _show(value: object) -> str:
     return iso(value) if isinstance(value, datetime) else repr(value)
-
-
-def compare(op: str, operand: Typed, value: Metadata) -> bool:
-    """Whether a present value stands in the relation `op` to the operand."""
-    kind, wanted = operand
-    if op == "contains":
-        return isinstance(value, tuple) and any((kind_of(one), one) == operand for one in value)
-    same = (kind_of(value), value) == operand
-    if op in ("eq", "ne"):
-        return same == (op == "eq")
-    if kind_of(value) != kind or kind not in ORDERED:
-        return False
-    if same:
-        return op in ("le", "ge")
-    return bool(value < wanted) == (op in ("lt", "le"))
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ctxarith.errors import PredicateError
 from ctxarith.fields import Field
-from ctxarith.predicate import EVERY, And, Exists, Not, Or, Predicate
+from ctxarith.predicate import EVERY, And, Not, Or, Predicate
 
 Where = Predicate | Mapping[str, Any]
 
@@ -77,9 +77,10 @@ def _condition(key: str, op: object, operand: Any) -> Predicate:
     if op == "$exists":
         if not isinstance(operand, bool):
             raise PredicateError(f"{key!r} $exists needs true or false, not {operand!r}")
-        return Exists(key) if operand else Not(Exists(key))
+        exists = Field(key).exists()
+        return exists if operand else Not(exists)
     if op == "$not_contains":
-        return And.of(Exists(key), Not(Field(key).contains(operand)))
+        return And.of(Field(key).exists(), Not(Field(key).contains(operand)))
     if not isinstance(op, str) or op not in _COMPARISONS:
         raise PredicateError(f"{key!r} has an unknown operator {op!r}{_hint(str(op), OPERATORS)}")
     predicate: Predicate = _COMPARISONS[op](Field(key), operand)

@@ -6,13 +6,15 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxarith.kinds import Kind, Typed, typed, value_of
 from ctxarith.model import Record
 from ctxarith.normalise import Metadata
-from ctxarith.predicate import And, Compare, Exists, Kind, Not, OneOf, Or, Predicate, Typed, kind_of, value_of
+from ctxarith.predicate import And, Compare, Exists, Not, OneOf, Or, Predicate
 from ctxarith.scopes import Everyone, Scope
 
 Mask = NDArray[np.bool_]
@@ -27,10 +29,8 @@ class Column:
 
     def __init__(self, values: Iterable[Metadata | None]) -> None:
         distinct: dict[Typed, int] = {}
-        arrival = [
-            0 if v is None else distinct.setdefault((kind_of(v), v), len(distinct) + 1) for v in values
-        ]
-        self._sorted: dict[Kind, list[Metadata]] = defaultdict(list)
+        arrival = [0 if v is None else distinct.setdefault(typed(v), len(distinct) + 1) for v in values]
+        self._sorted: dict[Kind, list[Any]] = defaultdict(list)
         for kind, value in distinct:
             self._sorted[kind].append(value)
         self._first: dict[Kind, int] = {}
@@ -42,8 +42,8 @@ class Column:
             for value in known:
                 self._code[(kind, value)] = len(self._code) + 1
         renumber = np.zeros(len(distinct) + 1, dtype=np.int32)
-        for typed, number in distinct.items():
-            renumber[number] = self._code[typed]
+        for known_value, number in distinct.items():
+            renumber[number] = self._code[known_value]
         self._rows = renumber[np.asarray(arrival, dtype=np.int64)]
 
     def present(self) -> Mask:
@@ -66,14 +66,9 @@ class Column:
 
     def containing(self, operand: Typed) -> Mask:
         """Rows whose list holds the operand."""
-        lists = self._sorted.get("list", [])
         first = self._first.get("list", 1)
-        holding = [
-            first + n
-            for n, items in enumerate(lists)
-            if isinstance(items, tuple) and any((kind_of(one), one) == operand for one in items)
-        ]
-        return self._spread(holding)
+        lists = self._sorted.get("list", [])
+        return self._spread([first + n for n, items in enumerate(lists) if operand in items])
 
     def _spread(self, codes: Sequence[int]) -> Mask:
         if len(codes) == 1:
@@ -111,7 +106,7 @@ class Columns:
                 column = self.column(name)
                 return column.present() & ~column.one_of(values) if negated else column.one_of(values)
             case Compare(name, op):
-                return self._compared(self.column(name), op, predicate.typed)
+                return self._compared(self.column(name), op, predicate.operand)
         return np.fromiter(map(predicate.matches, self._records), np.bool_, len(self._records))
 
     def column(self, name: str) -> Column:

@@ -86,8 +86,16 @@ def content_hash(record: Record) -> str:
     The types are part of it: `True`, `1` and "1" are different contents.
     """
     plain = {k: v for k, v in record_as_dict(record).items() if k not in _ADDED}
-    text = json.dumps(jsonable(plain), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(_typed(plain), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _typed(value: object) -> object:
+    if isinstance(value, datetime):
+        return {"time": jsonable(value)}
+    if isinstance(value, Mapping):
+        return {key: _typed(one) for key, one in value.items()}
+    return [_typed(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def once_each(records: Sequence[Record]) -> list[Record]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ctxarith.evidence import Hit
 from ctxarith.index.slots import CONFLICT, LOOP
-from ctxarith.predicate import value_of
+from ctxarith.kinds import value_of
 from ctxarith.stages.order import newest_first
 
 ORDERS = ("rank", "edges", "chronological", "sections")
