@@ -18,33 +18,10 @@ PACKAGES = {
     "llamaindex_ctxarith": ROOT / "llamaindex_ctxarith",
 }
 LAYERS = (
-    *(
-        "errors",
-        "instant",
-        "normalise",
-        "model",
-        "predicate",
-        "fields",
-        "scopes",
-        "where",
-        "evidence",
-        "policy",
-    ),
-    *("ports", "algebra", "plan", "index", "scene", "stages", "ingest", "stores", "models", "measure"),
-    *(
-        "progress",
-        "explain",
-        "run",
-        "history",
-        "shelf",
-        "options",
-        "gate",
-        "question",
-        "intake",
-        "corpus",
-        "session",
-    ),
-    *("memory", "packet", "demo", "show", "cli", "__init__"),
+    *("errors", "instant", "normalise", "model", "kinds", "predicate", "fields", "scopes", "where"),
+    *("evidence", "policy", "ports", "algebra", "plan", "index", "scene", "stages", "ingest", "stores"),
+    *("models", "measure", "progress", "explain", "run", "history", "shelf", "options", "gate"),
+    *("question", "intake", "corpus", "session", "memory", "packet", "demo", "show", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))

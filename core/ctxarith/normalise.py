@@ -129,7 +129,7 @@ def clean_metadata(rid: object, value: object, reserved: frozenset[str]) -> dict
     clean: dict[str, Metadata] = {}
     for key, given in value.items():
         name = clean_id(rid, key, "metadata key", limit=256)
-        if name in reserved or name.startswith(("ctx_", "chroma:", "$")):
+        if name in reserved or name.startswith(("ctx_", "chroma:", "$", "#")):
             raise RecordError(rid, f"metadata.{name}", given, "this key is reserved")
         if given is not None and not (isinstance(given, list | tuple) and len(given) == 0):
             clean[name] = clean_value(rid, f"metadata.{name}", given)

@@ -67,7 +67,7 @@ class ChromaStore:
 
     def remove(self, keys: Sequence[RowKey]) -> None:
         """Delete those of the keys that are there."""
-        ids = [row_id(key) for key in keys]
+        ids = list(dict.fromkeys(map(row_id, keys)))
         for start in range(0, len(ids), self._batch):
             known = self._collection.get(ids=ids[start : start + self._batch], include=[])["ids"]
             if known:

@@ -38,7 +38,7 @@ def narrowing(predicate: Predicate) -> ChromaWhere | None:
             return None if None in branches else _joined("$or", [b for b in branches if b is not None])
         case Compare(name, "eq", value):
             return _equal(name, predicate.kind, value)
-        case Compare(name, "contains", value) if predicate.kind != "time" and _exact(value):
+        case Compare(name, "contains", value) if predicate.kind in ("str", "bool"):
             return {name: {"$contains": value}}
         case Compare(name, op, value) if op in _RANGES and predicate.kind in ("number", "time"):
             number = _stored(predicate.kind, value)

@@ -68,7 +68,8 @@ def check_every_field_is_read_back(make: MakeStore) -> None:
 
 def check_every_value_keeps_its_type(make: MakeStore) -> None:
     """`True`, `1`, `1.0` and "1" stay apart; lists keep their order, times their microseconds, texts all."""
-    _check_round_trip(make, hostile_rows())
+    texts = [_row(Record(id=f"text {n}", text=text)) for n, text in enumerate(_TEXTS)]
+    _check_round_trip(make, [*hostile_rows(), *texts])
 
 
 def check_any_key_is_a_row_of_its_own(make: MakeStore) -> None:
@@ -168,7 +169,6 @@ def hostile_rows() -> list[Row]:
     values: tuple[Any, ...] = (*_WORDS, *_NUMBERS, True, False, *_MOMENTS, *_LISTS)
     records = [
         *(Record(id=f"v {n}", text="x", metadata={"v": value}) for n, value in enumerate(values)),
-        *(Record(id=f"text {n}", text=text) for n, text in enumerate(_TEXTS)),
         *(Record(id=f"scope {path}", text="x", scope=path) for path in _PATHS),
         *(Record(id=name, text="x", source_type=name) for name in _NAMES),
         *(Record(id=f"at {n}", text="x", created_at=at, valid_until=at) for n, at in enumerate(_MOMENTS)),
@@ -183,19 +183,18 @@ def hostile_predicates() -> Iterator[Predicate]:
     """Every operator with every kind of operand, nested, empty, and very long."""
     v, created, until = field("v"), field("created_at"), field("valid_until")
     yield from (EVERY, NOTHING, everyone, ~everyone, scope(), scope(""), v.is_in([]), v.not_in([]))
-    for one in (*_WORDS, *_NUMBERS, True, False, *_MOMENTS):
-        yield from (v == one, v != one, ~(v == one), v.contains(one), v.is_in([one, "a"]), v.not_in([one]))
-        if not isinstance(one, bool):
-            yield from (v < one, v <= one, v > one, v >= one, (v >= one) & (field("id") != "v 1"))
+    for one in (*_WORDS[::2], *_NUMBERS, True, False, *_MOMENTS[::2]):
+        yield from (v == one, v != one, v.contains(one), v.is_in([one, "a"]))
+        yield from () if isinstance(one, bool) else (v < one, v >= one)
     for name in _NAMES:
-        yield from (field("id") == name, field("id") > name, field("source_type").is_in([name, 1]))
+        yield from (field("id") == name, field("source_type").is_in([name, 1]))
     for at in (*_MOMENTS, *(moment + timedelta(microseconds=1) for moment in _MOMENTS[:-1])):
-        yield from (created == at, created < at, created != at, until >= at, created.is_in([at]))
+        yield from (created == at, created < at, until >= at, created.is_in([at]))
     for path in ("acme", "acme/ops", "1", "é", "nobody"):
         yield from (scope(path), ~scope(path), scope(path, "acme-corp", inherit=True))
     for name in ("v", "scope", "audience", "supersedes", "created_at", "token_count", "nobody"):
         yield from (field(name).exists(), ~field(name).exists())
-    yield from (field("audience").contains("ops"), field("supersedes").contains("a|b"))
+    yield from (field("audience").contains("ops"), field("supersedes").contains("a|b"), v <= "a", v > 3)
     yield from ((field("tenant") == "other") | (field("token_count") == 3.0), ~((v == 1) | (v > "a")))
     numbers = range(2_000)
     yield from (v.is_in([*numbers, "a"]), v.not_in(numbers))

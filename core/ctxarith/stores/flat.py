@@ -70,8 +70,15 @@ def _flat(name: str, value: Any, times: dict[str, str | None]) -> Any:
         return [iso(one) for one in value]
     number = seconds(value)
     # Far from 1970 a float no longer holds microseconds; then the exact time stands beside it.
-    times[name] = None if instant(number) == value else iso(value)
+    times[name] = None if _exact(number, value) else iso(value)
     return number
+
+
+def _exact(number: float, value: datetime) -> bool:
+    try:
+        return instant(number) == value
+    except ValueError:  # rounded up into the year 10000
+        return False
 
 
 def _time(value: Any, exact: str | None) -> Any:
