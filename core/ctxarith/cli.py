@@ -227,9 +227,7 @@ def _principal(tenant: str | None, groups: list[str] | None) -> Principal | None
 @contextmanager
 def _existing(folder: Path) -> Iterator[Corpus]:
     if not (folder / "journal.sqlite").exists():
-        raise ArgumentError(
-            "corpus", str(folder), "no corpus there; make one with `ctxarith ingest FILE --corpus DIR`"
-        )
+        raise ArgumentError("corpus", str(folder), "no corpus there: `ctxarith ingest FILE --corpus DIR`")
     with Corpus.open(folder) as opened:
         yield opened
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from ctxarith.index.retirement import Retirement
 from ctxarith.index.slots import asserted, newness
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.model import Record
@@ -46,7 +47,7 @@ def history_of(
     standing = columns.mask(allowed.standing)
     visible = columns.mask(allowed.visible)
     dated = columns.mask(dated_by(at))
-    retirement = snapshot.slots.retirement(standing, dated)
+    retirement = Retirement(snapshot.slots, standing=standing, dated=dated, visible=visible)
     chain = []
     for row, record in enumerate(snapshot.records):
         value = _value(record, subject, attribute)
@@ -60,9 +61,11 @@ def history_of(
                         old.record, earlier, CORRECTED, (record.id,), "corrected in place", old.revision
                     )
                 )
-        if row in retirement.rows:
-            heads = tuple(snapshot.records[head].id for head in retirement.heads(row) if visible[head])
-            chain.append(Assertion(record, value, SUPERSEDED, heads, retirement.ground(row)))
+        heads = retirement.reasserted_by(row, subject, attribute)
+        if heads is not None:
+            by = tuple(snapshot.records[head].id for head in heads)
+            reason = retirement.ground(row) if retirement.mask[row] else f"{subject}/{attribute} reasserted"
+            chain.append(Assertion(record, value, SUPERSEDED, by, reason))
         else:
             status = ENDED if not visible[row] else CURRENT if dated[row] else COMING
             chain.append(Assertion(record, value, status))

@@ -126,7 +126,7 @@ def _retrieved(scene: Scene, query: Query, succession: Succession, clock: _Clock
     rankings: dict[str, list[Scored]] = {}
     for planned, target in zip(plan.arms, scene.targets, strict=True):
         found = recall(planned.arm, query, scene.snapshot, target=target, retired=uncounted)
-        rule = Supersession(scene.snapshot, scene.retirement, scene.visible, target, keep=not plan.current)
+        rule = Supersession(scene.snapshot, scene.retirement, target, keep=not plan.current)
         rankings[planned.name] = rule.settle(found, succession)
         clock.step(planned.name, len(rankings[planned.name]))
     hits = _hits(scene, query, rankings, succession)
@@ -147,18 +147,19 @@ def _hits(
             found.setdefault(one.row, []).append(Found(source, rank, one.score, one.share, via))
     hits = []
     for row, evidence in found.items():
-        flags = (*scene.retirement.flags(row), *succession.flags.get(row, ()))
+        replaced = list(succession.replaces.get(row, ()))
         hits.append(
             Hit(
                 record=records[row],
                 decision=scene.plan.permission.decision,
                 found_by=tuple(evidence),
                 score=evidence[0].score,
-                tier=int(query.named[row]),
-                replaces=tuple(records[old].id for old in succession.replaces.get(row, ())),
+                # A successor takes the place of the old one, and so its tier.
+                tier=int(query.named[[row, *replaced]].any()),
+                replaces=tuple(records[old].id for old in replaced),
                 superseded_by=scene.successors(row),
                 stale_slots=scene.retirement.stale_slots(row),
-                flags=tuple(dict.fromkeys(flags)),
+                flags=scene.retirement.flags(row),
             )
         )
     # A single source is an order already; the tier stands above it as above every other.

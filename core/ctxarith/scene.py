@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 
 from ctxarith.index.columns import Mask
-from ctxarith.index.slots import Retirement
+from ctxarith.index.retirement import Retirement
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.plan import Plan
 from ctxarith.policy import dated_by
@@ -21,7 +21,7 @@ Tick = Callable[[str, int, str], None]
 class Scene:
     """The filters of a plan, applied: every later step reads these masks and no other rows.
 
-    `targets` holds one mask for each arm. `retired` is decided over all permitted rows, so a stale
+    `targets` holds one mask for each arm. Retirement is decided over all permitted rows, so a stale
     record is known as such even when its successor passes no filter.
     """
 
@@ -31,7 +31,11 @@ class Scene:
     in_scope: Mask
     targets: tuple[Mask, ...]
     retirement: Retirement
-    retired: Mask
+
+    @property
+    def retired(self) -> Mask:
+        """Rows that a newer or linked record replaces, in this caller's eyes."""
+        return self.retirement.mask
 
     @property
     def target(self) -> Mask:
@@ -49,8 +53,7 @@ class Scene:
         """The ids that replace a row in this caller's eyes."""
         if not self.retired[row]:
             return ()
-        heads = [head for head in self.retirement.heads(row) if self.visible[head]]
-        return tuple(self.snapshot.records[head].id for head in heads)
+        return tuple(self.snapshot.records[head].id for head in self.retirement.heads(row))
 
 
 def set_scene(plan: Plan, snapshot: Snapshot, at: datetime, tick: Tick) -> Scene:
@@ -65,8 +68,8 @@ def set_scene(plan: Plan, snapshot: Snapshot, at: datetime, tick: Tick) -> Scene
     passed: Mask = np.logical_or.reduce(targets)
     tick("metadata", int(passed.sum()), " | ".join(dict.fromkeys(map(str, conditions))))
     standing = columns.mask(plan.permission.standing)
-    retirement = snapshot.slots.retirement(standing, columns.mask(dated_by(at)))
-    retired = retirement.mask(len(visible))
+    dated = columns.mask(dated_by(at))
+    retirement = Retirement(snapshot.slots, standing=standing, dated=dated, visible=visible)
     if plan.current:
-        tick("current", int((passed & ~retired).sum()), "- superseded")
-    return Scene(snapshot, plan, visible, in_scope, targets, retirement, retired)
+        tick("current", int((passed & ~retirement.mask).sum()), "- superseded")
+    return Scene(snapshot, plan, visible, in_scope, targets, retirement)

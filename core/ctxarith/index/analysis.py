@@ -121,7 +121,7 @@ class Analyzer:
         >>> Analyzer().identifiers("Is kyo-h12 ready for JPN-2026-0417 in 2026-04?")
         ['kyo-h12', 'jpn-2026-0417']
         """
-        return list(dict.fromkeys(code for code in _tokens(text) if is_identifier(code)))
+        return list(dict.fromkeys(code for token in _tokens(text) for code in _codes(token)))
 
     def phrases(self, text: str) -> list[list[str]]:
         """The word sequences inside quotation marks."""
@@ -138,18 +138,18 @@ class Analyzer:
         if _pattern(rf"[{_CJK}]+").fullmatch(token):
             bigrams = tuple(token[n : n + 2] for n in range(len(token) - 1))
             return (bigrams, tuple(token)) if bigrams else ((token,), ())
-        parts = _pattern(r"[-_./]").split(token)
+        bare = _bare(token)
+        parts = _pattern(r"[-_./]").split(bare)
         words = tuple(form for part in parts if (form := self._word(part)))
-        is_code = len(parts) > 1 and any(c.isdigit() for c in token)
-        return words, (token, "".join(parts)) if is_code else ()
+        numbered = len(parts) > 1 and any(c.isdigit() for c in bare)
+        codes = dict.fromkeys([*_codes(token), *([bare] if numbered else [])])
+        joined = (_pattern(r"[-_./]").sub("", code) for code in codes)
+        return words, tuple(dict.fromkeys([*codes, *joined]))
 
     def _word(self, raw: str) -> str:
-        word = raw.split("'")[0].split("’")[0] if raw.endswith(("'s", "’s")) else raw
-        if self.stop_words and word in STOP_WORDS:
+        if self.stop_words and raw in STOP_WORDS:
             return ""
-        if self.stem and word.isascii() and word.isalpha():
-            return self._stemmed(word)
-        return word
+        return self._stemmed(raw) if self.stem and raw.isascii() and raw.isalpha() else raw
 
     @cached_property
     def _stemmed(self) -> Callable[[str], str]:
@@ -166,7 +166,19 @@ class Analyzer:
 
 def normalised(text: str) -> str:
     """NFKC, case folded, one kind of hyphen."""
-    return unicodedata.normalize("NFKC", text).translate(_HYPHENS).casefold()
+    folded = unicodedata.normalize("NFKC", text).translate(_HYPHENS).casefold()
+    # Folding can take a composed letter apart.
+    return unicodedata.normalize("NFKC", folded)
+
+
+def _bare(token: str) -> str:
+    """A token without the possessive."""
+    return token[:-2] if token.endswith(("'s", "’s")) else token
+
+
+def _codes(token: str) -> list[str]:
+    """The identifiers in a token; a slash or a full stop joins several."""
+    return [part for part in _pattern(r"[./]").split(_bare(token)) if is_identifier(part)]
 
 
 def is_identifier(token: str) -> bool:

@@ -1,52 +1,68 @@
-"""Two questions about the graph of who replaces whom; both without recursion, for long chains."""
+"""Loops in the graph of who replaces whom; without recursion, since chains can be long."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
 
 
 def looping(edges: Iterable[tuple[Node, Node]]) -> set[Node]:
-    """The nodes left when everything that is not on a loop has been peeled away from both ends.
+    """The nodes that stand on a loop.
 
-    >>> sorted(looping([(1, 2), (2, 1), (2, 3)]))
-    [1, 2]
+    These are the members of strongly connected components of two or more nodes (Tarjan 1972), and
+    nodes with an edge to themselves.
+
+    >>> sorted(looping([(1, 2), (2, 1), (2, 3), (3, 4), (4, 5), (5, 4)]))
+    [1, 2, 4, 5]
     """
-    after: dict[Node, set[Node]] = defaultdict(set)
-    before: dict[Node, set[Node]] = defaultdict(set)
+    after: dict[Node, list[Node]] = defaultdict(list)
+    members: set[Node] = set()
     for start, end in edges:
-        after[start].add(end)
-        before[end].add(start)
-    left = set(after) | set(before)
-    for forward, backward in ((after, before), (before, after)):
-        pending = [node for node in left if not (backward[node] & left)]
-        left -= set(pending)
-        while pending:
-            node = pending.pop()
-            for neighbour in forward[node] & left:
-                if not (backward[neighbour] & left):
-                    left.discard(neighbour)
-                    pending.append(neighbour)
-    return left
+        after[start].append(end)
+        if start == end:
+            members.add(start)
+    for component in _components(dict(after)):
+        if len(component) > 1:
+            members.update(component)
+    return members
 
 
-def heads(start: Node, heirs: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """The ends of all chains of heirs from a node.
+def _components(after: Mapping[Node, list[Node]]) -> Iterator[list[Node]]:
+    """The strongly connected components, with an explicit stack of (node, its edges still to follow)."""
+    number: dict[Node, int] = {}
+    lowest: dict[Node, int] = {}
+    open_nodes: list[Node] = []
+    waiting: set[Node] = set()
+    for root in after:
+        work: list[tuple[Node, Iterator[Node]]] = []
+        if root not in number:
+            work.append((root, iter(after[root])))
+        while work:
+            node, edges = work[-1]
+            if node not in number:
+                number[node] = lowest[node] = len(number)
+                open_nodes.append(node)
+                waiting.add(node)
+            for neighbour in edges:
+                if neighbour not in number:
+                    work.append((neighbour, iter(after.get(neighbour, []))))
+                    break
+                if neighbour in waiting:
+                    lowest[node] = min(lowest[node], number[neighbour])
+            else:
+                work.pop()
+                if work:
+                    lowest[work[-1][0]] = min(lowest[work[-1][0]], lowest[node])
+                if lowest[node] == number[node]:
+                    yield _closed(node, open_nodes, waiting)
 
-    >>> sorted(heads("a", {"a": ["b"], "b": ["c", "d"]}))
-    ['c', 'd']
-    """
-    ends: set[Node] = set()
-    seen = {start}
-    pending = [start]
-    while pending:
-        node = pending.pop()
-        following = [heir for heir in heirs.get(node, ()) if heir not in seen]
-        if node != start and node not in heirs:
-            ends.add(node)
-        seen.update(following)
-        pending.extend(following)
-    return ends
+
+def _closed(root: Node, open_nodes: list[Node], waiting: set[Node]) -> list[Node]:
+    component: list[Node] = []
+    while not component or component[-1] != root:
+        component.append(open_nodes.pop())
+    waiting.difference_update(component)
+    return component

@@ -10,9 +10,8 @@ from ctxarith.errors import ArgumentError, BudgetError
 from ctxarith.evidence import Drop, Hit
 from ctxarith.ports import TokenCounter
 from ctxarith.predicate import Predicate
-from ctxarith.stages.layout import ORDERS, Block, arranged, block, cut_sentences
+from ctxarith.stages.layout import ORDERS, Block, arranged, block, cut_sentences, indented
 
-# A joined text can have a few tokens less than its parts; below this much over, it is counted whole.
 _SLACK = 8
 
 
@@ -44,7 +43,7 @@ class Template:
 
     def head(self) -> list[str]:
         """The lines above the evidence, which do not depend on what is found."""
-        lines = [f"Profile: {self.profile}"] if self.profile else []
+        lines = [f"Profile: {indented(self.profile)}"] if self.profile else []
         if self.interactions is not None:
             lines.append(f"Earlier interactions: {self.interactions}")
         return lines
@@ -52,7 +51,7 @@ class Template:
     def tail(self, hits: Sequence[Hit]) -> list[str]:
         """The recommended approach for these hits."""
         said = self._recommend(hits)
-        return [f"Recommended approach: {said}"] if said else []
+        return [f"Recommended approach: {indented(said)}"] if said else []
 
     def _recommend(self, hits: Sequence[Hit]) -> str:
         if self.approach is None or not hits:
@@ -81,12 +80,15 @@ class Budget(Stage):
         dropped: list[Drop] = []
         used = moment.count(self.render([], moment))
         for hit in hits:
-            size = self._size([*kept, hit], hit, used, moment)
+            own = moment.count(block(hit, moment.passage(hit)).text)
+            trial = [*kept, hit]
+            # A joined text can have a few tokens less than its parts; far over, it need not be counted.
+            far_over = used + own > self.tokens + _SLACK
+            size = used + own if far_over else moment.count(self.render(trial, moment))
             if size <= self.tokens:
-                kept.append(hit)
-                used = size
+                kept, used = trial, size
             else:
-                reason = f"over_budget: {size} tokens with it, {self.tokens} allowed"
+                reason = f"over_budget: {own} tokens, and {self.tokens - used} of {self.tokens} are left"
                 dropped.append(Drop(hit.record, self.name, reason))
         if kept or not hits:
             return kept, dropped
@@ -105,7 +107,7 @@ class Budget(Stage):
         if lines and hits:
             lines.append("Evidence:")
         for mark, placed in enumerate(self.blocks(hits, moment), start=1):
-            lines.extend([f"{placed.heading}:"] if placed.heading else [])
+            lines.extend([f"## {placed.heading}"] if placed.heading else [])
             lines.append(f"[{mark}] {placed.text}")
         return "\n".join([*lines, *self.template.tail(hits)])
 
@@ -115,12 +117,6 @@ class Budget(Stage):
             block(hit, moment.passage(hit), heading)
             for hit, heading in arranged(hits, self.order, self.section)
         ]
-
-    def _size(self, trial: Sequence[Hit], hit: Hit, used: int, moment: Moment) -> int:
-        least = used + (hit.record.token_count or 0) - _SLACK
-        if self.tokens is not None and least > self.tokens:
-            return least
-        return moment.count(self.render(trial, moment))
 
     def _cut(self, hit: Hit, moment: Moment) -> Hit | None:
         """The longest run of whole sentences of the best hit that fits, marked as cut."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -39,13 +39,15 @@ def reciprocal_rank_fusion(
     weights = [1.0] * len(rankings) if weights is None else [checked_weight(w) for w in weights]
     if len(weights) != len(rankings):
         raise ArgumentError("weights", weights, f"one weight for each of {len(rankings)} lists")
-    scores: dict[Item, float] = defaultdict(float)
+    found: dict[Item, list[float]] = defaultdict(list)
     for ranking, weight in zip(rankings, weights, strict=True):
         if len(set(ranking)) != len(ranking):
             twice = sorted({item for item in ranking if list(ranking).count(item) > 1})
             raise ArgumentError("rankings", twice, "an id stands at most once in a list")
         for rank, item in enumerate(ranking, start=1):
-            scores[item] += weight / (k + rank)
+            found[item].append(weight / (k + rank))
+    # fsum rounds once, so that the order of the lists cannot break a tie by the last bit.
+    scores = {item: math.fsum(parts) for item, parts in found.items()}
     return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
@@ -77,34 +79,30 @@ class Rrf(Stage):
 
     def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
         """Score every hit by the ranks at which it was found."""
-        rankings: dict[str, list[tuple[int, Hit]]] = defaultdict(list)
-        for hit in hits:
-            for found in hit.found_by:
-                rankings[found.source].append((found.rank, hit))
-        ordered = {name: [h for _, h in sorted(r, key=_rank_then_id)] for name, r in rankings.items()}
-        fused = self._fused({name: [h.key for h in r] for name, r in ordered.items()})
-        scored = by_score([replace(h, score=fused[h.key], fused=fused[h.key]) for h in hits], newest=False)
-        if self.per_source is None:
-            return scored, []
-        lists = {name: list(dict.fromkeys(h.record.source_id for h in r)) for name, r in ordered.items()}
-        return self._grouped(scored, self._fused(lists), self.per_source)
+        fused = [self._fused((found.source, found.rank) for found in hit.found_by) for hit in hits]
+        scored = [replace(hit, score=one, fused=one) for hit, one in zip(hits, fused, strict=True)]
+        ordered = by_score(scored, newest=False)
+        return (ordered, []) if self.per_source is None else self._grouped(ordered, self.per_source)
 
-    def _fused(self, lists: Mapping[str, Sequence[Item]]) -> dict[Item, float]:
+    def _fused(self, found: Iterable[tuple[str, int]]) -> float:
         weights = dict(self.weights)
-        given = [weights.get(name.split("#")[0], 1.0) for name in lists]
-        return reciprocal_rank_fusion(list(lists.values()), k=self.k, weights=given)
+        return math.fsum(weights.get(name.split("#")[0], 1.0) / (self.k + rank) for name, rank in found)
 
-    def _grouped(self, hits: Sequence[Hit], sources: Mapping[str, float], cap: int) -> Kept:
+    def _grouped(self, hits: Sequence[Hit], cap: int) -> Kept:
+        """Sources by their best rank in each list; within a source its chunks as they stand."""
         chunks: dict[str, list[Hit]] = defaultdict(list)
+        best: dict[str, dict[str, int]] = defaultdict(dict)
         for hit in hits:
-            chunks[hit.record.source_id].append(hit)
-        tier = {source: max(h.tier for h in group) for source, group in chunks.items()}
-        order = sorted(chunks, key=lambda s: (-tier[s], -sources[s], s))
-        kept = [replace(h, score=sources[s], fused=sources[s]) for s in order for h in chunks[s][:cap]]
-        over = [h for s in order for h in chunks[s][cap:]]
-        return kept, [
-            Drop(h.record, self.name, f"more than {cap} of source {h.record.source_id}") for h in over
-        ]
+            source = hit.record.source_id
+            chunks[source].append(hit)
+            for found in hit.found_by:
+                best[source][found.source] = min(found.rank, best[source].get(found.source, found.rank))
+        score = {source: self._fused(ranks.items()) for source, ranks in best.items()}
+        order = sorted(chunks, key=lambda s: (-max(h.tier for h in chunks[s]), -score.get(s, 0.0), s))
+        kept = [replace(h, score=score[s], fused=score[s]) for s in order for h in chunks[s][:cap]]
+        over = [hit for source in order for hit in chunks[source][cap:]]
+        reason = f"more than {cap} of one source"
+        return kept, [Drop(hit.record, self.name, reason) for hit in over]
 
 
 def rrf(
@@ -131,7 +129,3 @@ def rrf(
         raise ArgumentError("per_source", per_source, "a positive whole number")
     pairs = tuple(sorted((str(name), checked_weight(w)) for name, w in (weights or {}).items()))
     return Rrf(checked_k(k), pairs, per_source if group_by else None)
-
-
-def _rank_then_id(found: tuple[int, Hit]) -> tuple[int, tuple[str, str]]:
-    return found[0], found[1].key

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ctxarith.evidence import Hit
-from ctxarith.index.slots import CONFLICT, LOOP
+from ctxarith.index.retirement import CONFLICT, LOOP, RETIRED
 from ctxarith.kinds import value_of
 from ctxarith.stages.order import newest_first
 
@@ -52,22 +52,27 @@ def _in_sections(hits: Sequence[Hit], section: str) -> list[tuple[Hit, str]]:
     return [(hit, "" if n else name) for name, group in groups.items() for n, hit in enumerate(group)]
 
 
-def block(hit: Hit, passage: str, heading: str) -> Block:
+def block(hit: Hit, passage: str, heading: str = "") -> Block:
     """A passage with its date and what a reader must know of it.
 
     Every line after the first is indented, so that text inside a record can never look like the
     start of another passage or heading: what begins at the left margin is ours.
     """
     label = "".join(f"({note}) " for note in _labels(hit))
-    lines = _LINE_ENDS.split(hit.excerpt if hit.excerpt is not None else passage)
-    indented = "\n".join([lines[0], *(f"    {line}" for line in lines[1:])])
-    return Block(hit, f"{label}{indented}", heading)
+    text = hit.excerpt if hit.excerpt is not None else passage
+    return Block(hit, f"{label}{indented(text)}", heading)
+
+
+def indented(text: str) -> str:
+    """The text with every line after the first set in from the left margin."""
+    first, *rest = _LINE_ENDS.split(text)
+    return "\n".join([first, *(f"    {line}" for line in rest)])
 
 
 def _labels(hit: Hit) -> list[str]:
     dated = hit.record.dated
     labels = [dated.date().isoformat()] if dated else []
-    if hit.superseded_by:
+    if RETIRED in hit.flags:
         labels.append("superseded")
     elif hit.stale_slots:
         labels.append(

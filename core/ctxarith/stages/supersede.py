@@ -9,7 +9,7 @@ from ctxarith.algebra import Kept, Moment, Stage
 from ctxarith.errors import ArgumentError
 from ctxarith.evidence import Drop, Hit
 from ctxarith.index.columns import Mask
-from ctxarith.index.slots import Retirement
+from ctxarith.index.retirement import Retirement
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.stages.order import newest_first
 from ctxarith.stages.retrieve import Scored
@@ -23,7 +23,6 @@ class Succession:
     """What superseding did over all rankings of a run: who replaced whom, and what was dropped."""
 
     replaces: dict[int, dict[int, None]] = field(default_factory=dict)
-    flags: dict[int, dict[str, None]] = field(default_factory=dict)
     drops: dict[int, Drop] = field(default_factory=dict)
 
 
@@ -33,7 +32,6 @@ class Supersession:
 
     snapshot: Snapshot
     retirement: Retirement
-    visible: Mask
     target: Mask
     keep: bool
 
@@ -45,12 +43,13 @@ class Supersession:
         """
         best: dict[int, tuple[tuple[float, int, int], Scored]] = {}
         for place, scored in enumerate(ranking):
-            if self.keep or scored.row not in self.retirement.rows:
+            retired = self.retirement.mask[scored.row]
+            if self.keep or not retired:
                 self._offer(best, (-scored.score, place, 0), scored)
-            if scored.row in self.retirement.rows:
-                for nth, heir in enumerate(self._succeed(scored.row, succession)):
-                    inherited = replace(scored, row=heir, via=scored.row)
-                    self._offer(best, (-scored.score, place, nth - len(ranking)), inherited)
+            heirs = self._succeed(scored.row, succession) if retired else []
+            for nth, heir in enumerate(heirs, start=-len(heirs)):
+                inherited = replace(scored, row=heir, via=scored.row)
+                self._offer(best, (-scored.score, place, nth), inherited)
         return [scored for _, scored in sorted(best.values(), key=lambda pair: pair[0])]
 
     def _offer(
@@ -65,12 +64,10 @@ class Supersession:
             best[scored.row] = (key, scored)
 
     def _succeed(self, row: int, succession: Succession) -> list[int]:
-        heads = [head for head in self.retirement.heads(row) if self.visible[head]]
+        heads = self.retirement.heads(row)
         inside = [head for head in heads if self.target[head]]
         for head in inside:
             succession.replaces.setdefault(head, {})[row] = None
-            flags = self.retirement.heir_flags(row, heads)
-            succession.flags.setdefault(head, {}).update(dict.fromkeys(flags))
         if not self.keep:
             succession.drops.setdefault(row, self._drop(row, heads, inside))
         return inside
