@@ -19,8 +19,8 @@ from ctxarith.errors import ArgumentError, CtxArithError, StoreError
 from ctxarith.explain import PlanView
 from ctxarith.ingest.chunk import chunked, paragraphs
 from ctxarith.ingest.files import Mapped, batches, pairs, read_folder, read_lines
-from ctxarith.model import record_from
 from ctxarith.models.tokens import token_counter
+from ctxarith.plain import record_from
 from ctxarith.policy import Principal
 from ctxarith.question import Question
 from ctxarith.show import play, result_as_dict, show_funnel

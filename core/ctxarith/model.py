@@ -5,14 +5,14 @@ All of them are frozen. A function that changes one returns a new one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxarith.errors import RecordError
-from ctxarith.instant import iso
+from ctxarith.instant import TimeLike
 from ctxarith.normalise import (
     Metadata,
     Scalar,
@@ -95,6 +95,32 @@ class Record:
     entity_count: int | None = None
     content_hash: str | None = None
 
+    if TYPE_CHECKING:
+        # What the border takes is wider than what the fields hold.
+        def __init__(
+            self,
+            id: str,
+            text: str,
+            source_id: str = "",
+            version: str | int = "1",
+            tenant: str = DEFAULT_TENANT,
+            scope: str = ROOT,
+            created_at: TimeLike | None = None,
+            valid_from: TimeLike | None = None,
+            valid_until: TimeLike | None = None,
+            slots: Iterable[Slot | Mapping[str, Any]] = (),
+            supersedes: str | Iterable[str] = (),
+            source_type: str | None = None,
+            jurisdiction: str | None = None,
+            audience: str | Iterable[str] = (),
+            embargo_until: TimeLike | None = None,
+            retain_until: TimeLike | None = None,
+            metadata: Mapping[str, Any] | None = None,
+            token_count: int | None = None,
+            entity_count: int | None = None,
+            content_hash: str | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         rid = clean_id(self.id, self.id, "id", limit=512)
 
@@ -132,7 +158,8 @@ class Record:
         return hash(self.key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return record_from, (record_as_dict(self),)
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Record, (*{**given, "metadata": dict(self.metadata)}.values(),)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -177,65 +204,3 @@ def _slot(rid: str, given: object) -> Slot:
     if isinstance(value, tuple):
         raise RecordError(rid, "slots.value", given.value, "a slot asserts one value, not a list")
     return Slot(subject, attribute, value, bool(given.inferred))
-
-
-def record_from(data: Mapping[str, Any]) -> Record:
-    """Make a record of a mapping whose keys are the field names.
-
-    Raises:
-        RecordError: also for an unknown key, so that a misspelt field is never lost.
-
-    >>> record_from({"id": "r1", "text": "Rent is 900 EUR", "metadata": {"kind": "lease"}}).source_id
-    'r1'
-    """
-    if not isinstance(data, Mapping):
-        raise RecordError(None, "record", data, "expected a Record or a mapping of its fields")
-    rid = data.get("id")
-    names = {f.name for f in fields(Record)}
-    for key in data:
-        if key not in names:
-            raise RecordError(rid, str(key), data[key], "not a field of Record; put it into metadata")
-    for key in ("id", "text"):
-        if key not in data:
-            raise RecordError(rid, key, None, "is required")
-    given = {k: v for k, v in data.items() if v is not None or k in ("id", "text")}
-    return Record(**given)
-
-
-def record_as_dict(record: Record) -> dict[str, Any]:
-    """A plain, JSON-ready mapping; `record_from` reads it back to an equal record."""
-    plain: dict[str, Any] = {}
-    for f in fields(Record):
-        value = getattr(record, f.name)
-        if value is None or value == () or (f.name == "metadata" and not value):
-            continue
-        if f.name == "slots":
-            value = [_slot_as_dict(slot) for slot in value]
-        elif isinstance(value, Mapping):
-            value = dict(value)
-        plain[f.name] = value
-    return plain
-
-
-def _slot_as_dict(slot: Slot) -> dict[str, Any]:
-    plain: dict[str, Any] = {"subject": slot.subject, "attribute": slot.attribute}
-    if slot.value is not None:
-        plain["value"] = slot.value
-    if slot.inferred:
-        plain["inferred"] = True
-    return plain
-
-
-def jsonable(value: object) -> object:
-    """Times as ISO text, tuples as lists: for `--json` and for hashing.
-
-    >>> jsonable({"at": datetime(2026, 3, 1, tzinfo=UTC), "tags": ("a",)})
-    {'at': '2026-03-01T00:00:00Z', 'tags': ['a']}
-    """
-    if isinstance(value, datetime):
-        return iso(value)
-    if isinstance(value, Mapping):
-        return {str(k): jsonable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(v) for v in value]
-    return value

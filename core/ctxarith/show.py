@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ctxarith.demo import Scenario
 from ctxarith.explain import Explanation
-from ctxarith.model import jsonable, record_as_dict
+from ctxarith.plain import jsonable, record_as_dict
 from ctxarith.run import Result
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from ctxarith.errors import RecordError
 from ctxarith.index.snapshot import passage
 from ctxarith.ingest.entities import count_entities
 from ctxarith.ingest.slots import SUBJECT_KEY, SlotExtractor
-from ctxarith.model import TIME_FIELDS, Record, Slot, jsonable, record_as_dict, record_from
+from ctxarith.model import TIME_FIELDS, Record, Slot
 from ctxarith.normalise import Metadata, settle_time
+from ctxarith.plain import jsonable, record_as_dict, record_from
 from ctxarith.ports import TokenCounter
 
 _ADDED = ("token_count", "entity_count", "content_hash")

@@ -11,7 +11,7 @@ from typing import TypeVar
 from ctxarith.algebra import Kept, Moment, Stage
 from ctxarith.errors import ArgumentError
 from ctxarith.evidence import Drop, Hit
-from ctxarith.stages.order import by_score
+from ctxarith.stages.order import below_successors, by_score
 
 K = 60
 
@@ -102,7 +102,7 @@ class Rrf(Stage):
         kept = [replace(h, score=score[s], fused=score[s]) for s in order for h in chunks[s][:cap]]
         over = [hit for source in order for hit in chunks[source][cap:]]
         reason = f"more than {cap} of one source"
-        return kept, [Drop(hit.record, self.name, reason) for hit in over]
+        return below_successors(kept), [Drop(hit.record, self.name, reason) for hit in over]
 
 
 def rrf(

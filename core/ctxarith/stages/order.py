@@ -20,7 +20,7 @@ def by_score(hits: Sequence[Hit], *, newest: bool, first: Callable[[Hit], int] =
         age = -seconds(hit.record.dated) if newest else 0.0
         return (-hit.tier, -first(hit), -hit.score, age, hit.record.id, hit.record.version)
 
-    return _below_successors(sorted(hits, key=key))
+    return below_successors(sorted(hits, key=key))
 
 
 def newest_first(hits: Sequence[Hit]) -> list[int]:
@@ -33,7 +33,8 @@ def seconds(moment: datetime | None) -> float:
     return float("-inf") if moment is None else (moment - EPOCH).total_seconds()
 
 
-def _below_successors(hits: list[Hit]) -> list[Hit]:
+def below_successors(hits: list[Hit]) -> list[Hit]:
+    """The same order, but each superseded hit stands after those that replace it."""
     if not any(hit.superseded_by for hit in hits):
         return hits
     present = {hit.id for hit in hits if not hit.superseded_by}

@@ -26,8 +26,10 @@ def narrowing(predicate: Predicate) -> ChromaWhere | None:
     """
     match predicate:
         case And(parts):
-            return _joined("$and", [w for w in map(narrowing, parts) if w is not None])
-        case Or(parts):
+            narrower = [w for w in map(narrowing, parts) if w is not None]
+            # Chroma refuses deep trees; with fewer parts the filter is only wider.
+            return _joined("$and", narrower[:_LARGEST_SET])
+        case Or(parts) if len(parts) <= _LARGEST_SET:
             branches = [narrowing(part) for part in parts]
             # One branch that cannot be narrowed opens the whole disjunction.
             return None if None in branches else _joined("$or", [b for b in branches if b is not None])
@@ -56,7 +58,8 @@ def compiles_exactly(predicate: Predicate) -> bool:
         case Compare(name, "eq", _):
             return predicate.kind in ("str", "bool") and name not in TIME_FIELDS
         case Compare(_, "contains", _):
-            return predicate.kind in ("str", "bool")
+            # Lists of times are stored as text, so that text may find one.
+            return predicate.kind == "bool"
     return False
 
 

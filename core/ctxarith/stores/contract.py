@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from ctxarith.fields import field
-from ctxarith.model import TIME_FIELDS, Record, Slot, record_from
+from ctxarith.model import TIME_FIELDS, Record, Slot
+from ctxarith.plain import record_from
 from ctxarith.ports import Row, RowKey, Store, Vector
 from ctxarith.predicate import EVERY, NOTHING, And, Or, Predicate
 from ctxarith.scopes import everyone, scope

@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ctxarith.instant import EPOCH, instant, iso
-from ctxarith.model import Record, jsonable, record_as_dict, record_from
+from ctxarith.model import Record
+from ctxarith.plain import jsonable, record_as_dict, record_from
 
 Flat = dict[str, Any]
 

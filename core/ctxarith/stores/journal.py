@@ -48,13 +48,11 @@ class SqliteJournal:
         ]
 
         def insert() -> None:
-            self._database.execute("BEGIN IMMEDIATE")
             plain = [(key.tenant, key.id, key.version, key.revision) for key in keys]
             self._database.executemany("INSERT INTO pending_key VALUES (?, ?, ?, ?)", plain)
             self._database.executemany("INSERT INTO pending_row VALUES (?, ?, ?)", rows)
-            self._database.execute("COMMIT")
 
-        self._guarded(insert)
+        self._transacted(insert)
 
     def pending(self) -> tuple[list[RowKey], list[Row]]:
         """The keys of a write that was begun and not settled, and the rows to put back."""
@@ -70,12 +68,10 @@ class SqliteJournal:
         """Forget the description; its bytes are overwritten."""
 
         def clear() -> None:
-            self._database.execute("BEGIN IMMEDIATE")
             self._database.execute("DELETE FROM pending_key")
             self._database.execute("DELETE FROM pending_row")
-            self._database.execute("COMMIT")
 
-        self._guarded(clear)
+        self._transacted(clear)
 
     def settings(self) -> dict[str, str]:
         """What the corpus remembers about itself."""
@@ -97,6 +93,18 @@ class SqliteJournal:
     def close(self) -> None:
         """Release the file."""
         self._database.close()
+
+    def _transacted(self, change: Callable[[], None]) -> None:
+        def whole() -> None:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                change()
+                self._database.execute("COMMIT")
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+
+        self._guarded(whole)
 
     def _guarded(self, action: Callable[[], T]) -> T:
         with self._lock:
