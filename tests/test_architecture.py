@@ -21,7 +21,19 @@ LAYERS = (
     *("errors", "instant", "normalise", "model", "plain", "kinds", "predicate", "fields", "scopes", "where"),
     *("evidence", "policy", "ports", "algebra", "plan", "index", "scene", "stages", "ingest", "stores"),
     *("models", "measure", "progress", "explain", "run", "history", "shelf", "options", "gate"),
-    *("question", "intake", "corpus", "session", "memory", "packet", "demo", "show", "cli", "__init__"),
+    *(
+        "question",
+        "intake",
+        "corpus",
+        "session",
+        "memory",
+        "packet",
+        "demo",
+        "show",
+        "console",
+        "cli",
+        "__init__",
+    ),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))

@@ -61,6 +61,10 @@ class Stage:
     def check(self, moment: Moment, /) -> None:
         """Raise before retrieval when the step cannot succeed whatever is found."""
 
+    def note(self, kept: Sequence[Hit], dropped: Sequence[Drop], moment: Moment, /) -> str:
+        """One line for the funnel."""
+        return f"{len(dropped):,} left out" if dropped else ""
+
     @property
     def limit(self) -> int | None:
         """At most this many hits leave the step, whatever comes in; `None` if it depends."""

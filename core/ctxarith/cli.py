@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from ctxarith.algebra import Pipeline
+from ctxarith.console import err, existing, out, print_json, reported
 from ctxarith.corpus import Corpus
 from ctxarith.demo import scenarios
-from ctxarith.errors import ArgumentError, CtxArithError, StoreError
+from ctxarith.errors import ArgumentError
 from ctxarith.explain import PlanView
 from ctxarith.ingest.chunk import chunked, paragraphs
 from ctxarith.ingest.files import Mapped, batches, pairs, read_folder, read_lines
@@ -31,11 +32,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_out = Console(highlight=False, soft_wrap=True)
-_err = Console(stderr=True, highlight=False, soft_wrap=True)
-
-BAD_INPUT, BAD_STORE = 2, 3
-
 CorpusDir = Annotated[Path, typer.Option("--corpus", help="The corpus folder.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Tenant = Annotated[str | None, typer.Option(help="Whose records; may be left out while there is one tenant.")]
@@ -52,6 +48,10 @@ DEFAULT_CORPUS = Path("corpus.ctxarith")
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A console without the character shows a question mark, and no traceback.
+            stream.reconfigure(errors="replace")
     app()
 
 
@@ -80,7 +80,7 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Add records from a file or folder. Each batch is whole or absent; run it again to resume."""
-    with _reported(as_json):
+    with reported(as_json):
         if not path.exists():
             raise ArgumentError("path", str(path), "no such file or folder")
         fresh = not (corpus / "journal.sqlite").exists()
@@ -97,11 +97,11 @@ def ingest(
             # A later batch may have brought what an earlier one named.
             missing = [one for one in sorted(dangling) if not opened.holds(one, tenant=tenant)]
         if as_json:
-            _print_json({**total, "dangling": missing, "corpus": str(corpus)})
+            print_json({**total, "dangling": missing, "corpus": str(corpus)})
             return
-        _out.print(", ".join(f"{count:,} {name}" for name, count in total.items()) + f" in {corpus}")
+        out.print(", ".join(f"{count:,} {name}" for name, count in total.items()) + f" in {corpus}")
         if missing:
-            _out.print(f"named in supersedes and not in the corpus: {', '.join(missing[:10])}", markup=False)
+            out.print(f"named in supersedes and not in the corpus: {', '.join(missing[:10])}", markup=False)
 
 
 @app.command()
@@ -120,7 +120,7 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Print the context for a question."""
-    with _reported(as_json), _existing(corpus) as opened:
+    with reported(as_json), existing(corpus) as opened:
         result = opened.run(
             _pipeline(scope, where, rank, top, tokens, include_superseded),
             text,
@@ -128,13 +128,13 @@ def query(
             as_of=as_of,
         )
         if as_json:
-            _print_json(result_as_dict(result))
+            print_json(result_as_dict(result))
             return
-        _out.print(result.text or "(nothing found)", markup=False)
+        out.print(result.text or "(nothing found)", markup=False)
         spent = (
             f"{result.tokens} tokens, {len(result.hits)} records, {len(result.drops)} left out after recall"
         )
-        _err.print(f"{spent}; `ctxarith explain` says why", style="dim", markup=False)
+        err.print(f"{spent}; `ctxarith explain` says why", style="dim", markup=False)
 
 
 @app.command()
@@ -154,22 +154,22 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Print the funnel of a question, with what was left out and why."""
-    with _reported(as_json), _existing(corpus) as opened:
+    with reported(as_json), existing(corpus) as opened:
         pipeline = _pipeline(scope, where, rank, top, tokens, include_superseded)
         caller = _principal(tenant, group)
         if text is None:
             view = PlanView(opened.plan(pipeline, principal=caller, as_of=as_of))
-            _print_json({"plan": str(view).splitlines()}) if as_json else _out.print(str(view), markup=False)
+            print_json({"plan": str(view).splitlines()}) if as_json else out.print(str(view), markup=False)
             return
         result = opened.run(pipeline, text, principal=caller, as_of=as_of)
         verdicts = {one: [line for line in result.why(one).lines] for one in why or []}
         if as_json:
-            _print_json({**result_as_dict(result), "why": verdicts})
+            print_json({**result_as_dict(result), "why": verdicts})
             return
-        show_funnel(_out, result.explain())
+        show_funnel(out, result.explain())
         for one, lines in verdicts.items():
             for line in lines:
-                _out.print(f"{one}: {line}", markup=False)
+                out.print(f"{one}: {line}", markup=False)
 
 
 @app.command()
@@ -179,17 +179,20 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Play the worked examples: ingest into Chroma, ask, print funnel and context."""
-    with _reported(as_json), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+    with reported(as_json), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         known = [one.name for one in scenarios()]
         for given in name or []:
             if given not in known:
                 raise ArgumentError("name", given, f"one of {', '.join(known)}")
         told = [one for one in scenarios() if not name or one.name in name]
         played = [
-            play(one, (corpus or Path(scratch)) / one.name, out=None if as_json else _out) for one in told
+            play(one, (corpus or Path(scratch)) / one.name, out=None if as_json else out) for one in told
         ]
         if as_json:
-            _print_json({"scenarios": played})
+            print_json({"scenarios": played})
+        else:
+            kept = "Keep the corpora with --corpus DIR; then:" if corpus is None else "Kept; now try:"
+            out.print(f"{kept} ctxarith explain QUESTION --corpus {corpus or 'DIR'}/NAME --tenant TENANT")
 
 
 def _records(path: Path, mapped: Mapped, chunk: int | None) -> Iterable[Any]:
@@ -222,29 +225,3 @@ def _principal(tenant: str | None, groups: list[str] | None) -> Principal | None
     if tenant is None and not groups:
         return None
     return Principal(groups=groups or ()) if tenant is None else Principal(tenant, groups=groups or ())
-
-
-@contextmanager
-def _existing(folder: Path) -> Iterator[Corpus]:
-    if not (folder / "journal.sqlite").exists():
-        raise ArgumentError("corpus", str(folder), "no corpus there: `ctxarith ingest FILE --corpus DIR`")
-    with Corpus.open(folder) as opened:
-        yield opened
-
-
-@contextmanager
-def _reported(as_json: bool) -> Iterator[None]:
-    """Errors as one line, or one JSON object, on standard error; 2 for input, 3 for the store."""
-    try:
-        yield
-    except CtxArithError as error:
-        kind = type(error).__name__
-        if as_json:
-            typer.echo(json.dumps({"error": kind, "message": str(error)}, ensure_ascii=False), err=True)
-        else:
-            _err.print(f"{kind}: {error}", style="red", markup=False)
-        raise typer.Exit(BAD_STORE if isinstance(error, StoreError) else BAD_INPUT) from error
-
-
-def _print_json(plain: dict[str, Any]) -> None:
-    typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))

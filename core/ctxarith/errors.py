@@ -84,7 +84,17 @@ class EmbedderMismatch(CtxArithError, ValueError):
         )
 
 
-class EmbeddingError(CtxArithError, RuntimeError):
+class _Resumable(CtxArithError, RuntimeError):
+    """Nothing of the batch is visible; what was `staged` needs no second embedding."""
+
+    def __init__(self, message: str, *, staged: Sequence[str] = ()) -> None:
+        self.staged = tuple(staged)
+        named = ", ".join(self.staged[:10]) + (", ..." if len(self.staged) > 10 else "")
+        tail = f"; staged and kept for a retry: {len(self.staged)} records ({named})" if staged else ""
+        super().__init__(message + tail)
+
+
+class EmbeddingError(_Resumable):
     """The embedding model failed, or gave something else than one finite vector for each text."""
 
 
@@ -92,14 +102,8 @@ class EncodingUnavailable(CtxArithError, LookupError):
     """A token encoding that is unknown or cannot be loaded without a download."""
 
 
-class StoreError(CtxArithError, RuntimeError):
-    """The store failed. Nothing of the batch is visible; `staged` need no second embedding."""
-
-    def __init__(self, message: str, *, staged: Sequence[str] = ()) -> None:
-        self.staged = tuple(staged)
-        named = ", ".join(self.staged[:10]) + (", ..." if len(self.staged) > 10 else "")
-        tail = f"; staged and kept for a retry: {len(self.staged)} records ({named})" if staged else ""
-        super().__init__(message + tail)
+class StoreError(_Resumable):
+    """The store failed."""
 
 
 class CorpusClosed(CtxArithError, RuntimeError):

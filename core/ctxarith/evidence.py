@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime
 
 from ctxarith.model import Record, Slot
 
@@ -103,11 +103,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Everything that happened in one run, in the order executed."""
+    """Everything that happened in one run, in the order executed.
+
+    `at` is the time that the question was about, `arms` are the sources that searched, and `stages`
+    the steps after them with their settings.
+    """
 
     query: str
+    at: datetime
+    arms: tuple[str, ...]
     steps: tuple[Step, ...]
     drops: tuple[Drop, ...]
-    settings: Mapping[str, object] = field(default_factory=dict)
+    stages: tuple[str, ...] = ()
     tokens: int | None = None
     naive_tokens: int | None = None

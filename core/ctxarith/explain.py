@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ctxarith.evidence import Drop, Hit, Trace
+from ctxarith.instant import iso
 from ctxarith.plan import Plan
 from ctxarith.predicate import conjuncts
 from ctxarith.scene import Scene
@@ -40,9 +41,11 @@ class Explanation:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(caption=self._summary(), caption_justify="left", title=Text(self.trace.query[:100]))
-        for title in ("stage", "records", "ms", "", "note"):
-            table.add_column(title, justify="right" if title in ("records", "ms") else "left")
+        table = Table(caption=self._summary(), caption_justify="left")
+        for title in ("stage", "records", "ms"):
+            table.add_column(title, justify="left" if title == "stage" else "right", no_wrap=True)
+        table.add_column("", no_wrap=True, min_width=_BAR)
+        table.add_column("note", ratio=1)
         for stage, n, ms, bar, note in self._rows():
             table.add_row(Text(stage), f"{n:,}", ms, bar, Text(note))
         return table
@@ -71,6 +74,8 @@ class Explanation:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready: the funnel, the tokens, the drops."""
         return {
+            "query": self.trace.query,
+            "at": iso(self.trace.at),
             "funnel": [
                 {"stage": s.stage, "count": s.count, "ms": round(s.ms, 3), "note": s.note}
                 for s in self.trace.steps
@@ -84,14 +89,21 @@ class Explanation:
 
     def _rows(self) -> list[tuple[str, int, str, str, str]]:
         most = max((step.count for step in self.trace.steps), default=0) or 1
+        arms = self.trace.arms
         return [
-            (s.stage, s.count, f"{s.ms:.1f}", "█" * _share(s.count, most, _BAR), s.note)
+            (
+                f"  {s.stage}" if s.stage in arms else s.stage,
+                s.count,
+                f"{s.ms:.1f}",
+                "█" * _share(s.count, most, _BAR),
+                s.note,
+            )
             for s in self.trace.steps
         ]
 
     def _summary(self) -> str:
         spent, naive = self.trace.tokens or 0, self.trace.naive_tokens or 0
-        return f"{spent:,} tokens delivered; everything that passed the filters has {naive:,}"
+        return f"{spent:,} tokens; the bare texts of all that passed the filters have {naive:,}"
 
 
 def _share(count: int, most: int, width: int) -> int:
@@ -99,7 +111,12 @@ def _share(count: int, most: int, width: int) -> int:
 
 
 def _line(drop: Drop) -> str:
-    return f"  - {drop.id} ({drop.stage}): {drop.reason}"
+    return f"  - {drop.id}: {_at(drop)}"
+
+
+def _at(drop: Drop) -> str:
+    """Where and why, without saying the same word twice."""
+    return drop.reason if drop.reason.startswith(drop.stage) else f"{drop.stage}: {drop.reason}"
 
 
 def explain(trace: Trace) -> Explanation:
@@ -150,7 +167,9 @@ def why(record_id: str, hits: Sequence[Hit], trace: Trace, scene: Scene) -> Why:
     """Evaluate the filters again for one record, or read its drop from the trace."""
     rows = scene.rows_of(record_id)
     if not rows:
-        return Why(record_id, False, ("no such record for this caller",))
+        moment = scene.plan.permission.at
+        looking_back = "" if moment is None else f" as of {iso(moment)}"
+        return Why(record_id, False, (f"no such record for this caller{looking_back}",))
     lines = []
     for row in rows:
         record = scene.snapshot.records[row]
@@ -166,7 +185,7 @@ def _verdict(row: int, hits: Sequence[Hit], trace: Trace, scene: Scene) -> str:
             return f"in the context at place {place} of {len(hits)}; {_evidence(hit)}"
     for drop in trace.drops:
         if drop.record is record:
-            return f"left out at {drop.stage}: {drop.reason}"
+            return f"left out, {_at(drop)}"
     if not scene.in_scope[row]:
         return f"outside {scene.plan.scope}"
     if not any(target[row] for target in scene.targets):

@@ -64,7 +64,7 @@ def history_of(
         heads = retirement.reasserted_by(row, subject, attribute)
         if heads is not None:
             by = tuple(snapshot.records[head].id for head in heads)
-            reason = retirement.ground(row) if retirement.mask[row] else f"{subject}/{attribute} reasserted"
+            reason = retirement.ground(row) if retirement.mask[row] else f"{subject}/{attribute} has changed"
             chain.append(Assertion(record, value, SUPERSEDED, by, reason))
         else:
             status = ENDED if not visible[row] else CURRENT if dated[row] else COMING

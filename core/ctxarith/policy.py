@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,21 +36,34 @@ class Principal:
 
     tenant: str = DEFAULT_TENANT
     user: str | None = None
-    groups: Sequence[str] = ()
-    scopes: Sequence[str] | None = None
-    jurisdictions: Sequence[str] | None = None
+    groups: Collection[str] = ()
+    scopes: Collection[str] | None = None
+    jurisdictions: Collection[str] | None = None
     scope_version: str = "1"
     inherit_grants: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.tenant, str) or not self.tenant.strip():
             raise ArgumentError("tenant", self.tenant, "a principal belongs to a named tenant")
+        _need_text("scope_version", self.scope_version)
+        _need_bool("inherit_grants", self.inherit_grants)
         object.__setattr__(self, "groups", _words("groups", self.groups))
         if self.scopes is not None:
             granted = tuple(clean_scope(path) for path in _words("scopes", self.scopes))
             object.__setattr__(self, "scopes", granted)
         if self.jurisdictions is not None:
             object.__setattr__(self, "jurisdictions", _words("jurisdictions", self.jurisdictions))
+
+
+def _need_text(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise ArgumentError(name, value, "expected text")
+
+
+def _need_bool(name: str, value: object) -> None:
+    # A right is never read from a string such as "no".
+    if not isinstance(value, bool):
+        raise ArgumentError(name, value, "expected True or False")
 
 
 def _words(name: str, given: Iterable[str]) -> tuple[str, ...]:
@@ -73,8 +86,14 @@ class Policy:
     """
 
     version: str = "1"
-    source_types: tuple[str, ...] | None = None
+    source_types: Collection[str] | None = None
     require_jurisdiction: bool = False
+
+    def __post_init__(self) -> None:
+        _need_text("version", self.version)
+        _need_bool("require_jurisdiction", self.require_jurisdiction)
+        if self.source_types is not None:
+            object.__setattr__(self, "source_types", _words("source_types", self.source_types))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,7 @@ class Permission:
     visible: Predicate
     standing: Predicate
     decision: Decision
+    at: datetime | None = None
 
 
 def permission(policy: Policy, principal: Principal, *, now: datetime, at: datetime | None) -> Permission:
@@ -109,7 +129,7 @@ def permission(policy: Policy, principal: Principal, *, now: datetime, at: datet
         EVERY if at is None else _asserted_by(at),
     )
     visible = And.of(standing, _absent_or("valid_until", Field("valid_until") > moment))
-    return Permission(visible, standing, Decision(True, policy.version, principal.scope_version))
+    return Permission(visible, standing, Decision(True, policy.version, principal.scope_version), at)
 
 
 def dated_by(moment: datetime) -> Predicate:

@@ -90,13 +90,15 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
     for stage in plan.stages:
         hits, dropped = stage(hits, moment)
         drops.extend(dropped)
-        clock.step(stage.name, len(hits), f"{len(dropped)} left out" if dropped else "")
+        clock.step(stage.name, len(hits), stage.note(hits, dropped, moment))
     rendered, blocks = _rendered(plan, hits, moment)
     trace = Trace(
         query=text,
+        at=at,
+        arms=tuple(planned.name for planned in plan.arms),
         steps=tuple(clock.steps),
         drops=tuple(drops),
-        settings={"stages": [repr(stage) for stage in plan.stages], "as_of": at},
+        stages=tuple(map(repr, plan.stages)),
         tokens=count_with(tools.count, rendered),
         naive_tokens=int(snapshot.token_counts[scene.target].sum()),
     )
@@ -132,7 +134,7 @@ def _retrieved(scene: Scene, query: Query, succession: Succession, clock: _Clock
     hits = _hits(scene, query, rankings, succession)
     if len(rankings) > 1:
         both = sum(len(hit.found_by) > 1 for hit in hits)
-        clock.step("recalled", len(hits), f"{both} found by more than one")
+        clock.step("recalled", len(hits), f"{both:,} found by more than one")
     return hits
 
 

@@ -71,5 +71,6 @@ def set_scene(plan: Plan, snapshot: Snapshot, at: datetime, tick: Tick) -> Scene
     dated = columns.mask(dated_by(at))
     retirement = Retirement(snapshot.slots, standing=standing, dated=dated, visible=visible)
     if plan.current:
-        tick("current", int((passed & ~retirement.mask).sum()), "- superseded")
+        retired = int((passed & retirement.mask).sum())
+        tick("current", int(passed.sum()) - retired, f"- superseded: {retired:,} retired")
     return Scene(snapshot, plan, visible, in_scope, targets, retirement)

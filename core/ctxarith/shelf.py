@@ -123,16 +123,22 @@ class Shelf:
 def _settled(journal: Journal, wanted: Mapping[str, str]) -> dict[str, str]:
     """What the corpus remembers wins where nothing is asked for; what contradicts it is refused."""
     known = journal.settings()
-    for name, value in wanted.items():
-        if name == "embedder" and known.get(name, value) != value:
-            raise EmbedderMismatch(known[name], value)
-        if known.get(name, value) != value:
-            raise ArgumentError(name, value, f"this corpus was made with {known[name]!r}, for its whole life")
+    _check(known, wanted)
     defaults = {"stem": _TRUE, "stop_words": _TRUE, "searchable": ""}
     settings = {**defaults, **wanted, **known}
     if settings != known:
         journal.remember(settings)
     return settings
+
+
+def _check(known: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    for name, value in wanted.items():
+        if known.get(name, value) == value:
+            continue
+        if name == "embedder":
+            held = f"{known[name]} of dimension {known['dimension']}" if "dimension" in known else known[name]
+            raise EmbedderMismatch(held, value)
+        raise ArgumentError(name, value, f"this corpus was made with {known[name]!r}, for its whole life")
 
 
 def wanted_settings(
@@ -172,8 +178,8 @@ def open_shelf(
             make = make_store or (lambda place: ChromaStore(place / "chroma"))
             shelf = _made(SqliteJournal(folder / "journal.sqlite"), lambda: make(folder), wanted)
             _OPEN[folder] = shelf
-        elif wanted.get("embedder", shelf.settings["embedder"]) != shelf.settings["embedder"]:
-            raise EmbedderMismatch(shelf.settings["embedder"], wanted["embedder"])
+        else:
+            _check(shelf.settings, wanted)
         shelf.handles += 1
         return shelf
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,12 @@ from ctxarith.demo import Scenario
 from ctxarith.explain import Explanation
 from ctxarith.plain import jsonable, record_as_dict
 from ctxarith.run import Result
+from ctxarith.stages.supersede import SUPERSEDED
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_WIDTH = 72
 
 
 def result_as_dict(result: Result) -> dict[str, Any]:
@@ -43,27 +47,40 @@ def show_funnel(out: Console, explanation: Explanation) -> None:
     """The funnel as a table, with every retirement and the first of the other drops."""
     out.print(explanation)
     drops = explanation.trace.drops
-    retired = [drop for drop in drops if drop.stage == "superseded"]
-    others = [drop for drop in drops if drop.stage != "superseded"]
-    for drop in [*retired, *others[:5]]:
-        out.print(f"  left out  {drop.id}: {drop.reason}", style="dim", markup=False)
-    if len(others) > 5:
-        out.print(f"  left out  {len(others) - 5} more; --json names them all", style="dim", markup=False)
+    retired = [drop for drop in drops if drop.stage == SUPERSEDED]
+    others = [drop for drop in drops if drop.stage != SUPERSEDED]
+    for drop in [*retired, *others[:3]]:
+        out.print(Text.assemble("  - ", (drop.id, "bold"), f"  {_short(drop.record.text)}"))
+        out.print(Text(f"      {drop.reason}", style="dim"))
+    if len(others) > 3:
+        out.print(Text(f"  - and {len(others) - 3} more, which --json names", style="dim"))
 
 
 def play(scenario: Scenario, folder: Path, *, out: Console | None) -> dict[str, Any]:
     """Ingest a worked example into a folder and ask its question; told on `out`, if there is one."""
+    begun = time.perf_counter()
     with scenario.open(folder) as corpus:
+        ready = time.perf_counter() - begun
         result = scenario.ask(corpus)
+        verdicts = {one: list(result.why(one).lines) for one in scenario.curious}
     if out is not None:
         out.print(Line(Text(scenario.name), align="left"))
         out.print(Text(scenario.title, style="bold"))
-        out.print(Text(f"question: {scenario.text}\n", style="dim"))
+        out.print(Text(f"{scenario.setting} {len(scenario.records())} records in Chroma ({ready:.1f} s)\n"))
+        for part in scenario.text.split(" | "):
+            out.print(Text(f"  {part}", style="italic"))
+        out.print()
         show_funnel(out, result.explain())
         out.print(Text("\nThe context that the model receives:\n", style="bold"))
-        out.print(result.text, markup=False)
-        saved = (
-            f"{result.tokens} tokens instead of {result.naive_tokens:,}, which is all that passed the filters"
-        )
-        out.print(Text(f"\n{saved}\n", style="bold"))
-    return {"name": scenario.name, "title": scenario.title, **result_as_dict(result)}
+        out.print(Text(result.text))
+        out.print(Text("\nWhat became of:\n", style="bold"))
+        for one, lines in verdicts.items():
+            out.print(Text.assemble("  ", (one, "bold"), f": {'; '.join(lines)}"))
+        out.print()
+    named = {"name": scenario.name, "title": scenario.title}
+    return {**named, **result_as_dict(result), "why": verdicts}
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDTH else f"{line[:_WIDTH].rsplit(' ', 1)[0]} ..."

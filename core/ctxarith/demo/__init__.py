@@ -44,6 +44,19 @@ class Scenario:
         query = self.settings["query"]
         return str(query["text"]) if "text" in query else compose_query(**query)
 
+    @property
+    def setting(self) -> str:
+        """Who asks, when, and under which limits, in one line."""
+        caller, limits = self.principal, self.settings
+        when = self.now.strftime("%Y-%m-%d %H:%M UTC")
+        who = f"{caller.user} of {caller.tenant}" if caller.user else caller.tenant
+        return f"Asked on {when} by {who}; top {limits['top']}, at most {limits['tokens']} tokens;"
+
+    @property
+    def curious(self) -> list[str]:
+        """Ids whose fate is worth a look; some of them the caller may not see, or nobody wrote."""
+        return list(self.settings.get("why", ()))
+
     def records(self) -> list[dict[str, Any]]:
         """The records of the example."""
         lines = _file(self.settings["records"]).splitlines()

@@ -7,13 +7,15 @@ newer version of its id exists, or when a permitted record names it in `supersed
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import datetime
 from functools import cached_property
 
 import numpy as np
 
 from ctxarith.index.columns import Mask
 from ctxarith.index.graph import looping
-from ctxarith.index.slots import INFERRED_SIMILARITY, Rows, Slots
+from ctxarith.index.slots import INFERRED_SIMILARITY, Rows, Slots, asserted
+from ctxarith.instant import iso
 from ctxarith.model import Slot
 
 CONFLICT, LOOP, AGAINST_DATES, RETIRED = "conflict", "loop", "link_against_dates", "superseded"
@@ -44,7 +46,9 @@ class Retirement:
         self._version_by = self._versions(active)
         self.mask = self._mask(standing)
         if backwards:
-            self._break_loops(backwards)
+            self._find_loops(backwards)
+        for row in self._loops:
+            self.mask[row] &= bool(self.heirs(row))
         self._heads: dict[int, tuple[int, ...]] = {}
 
     def _read_links(self, active: Mask, standing: Mask) -> set[int]:
@@ -98,7 +102,7 @@ class Retirement:
         retired: Mask = mask & standing
         return retired
 
-    def _break_loops(self, start: list[int]) -> None:
+    def _find_loops(self, start: list[int]) -> None:
         """A link against the order can close a loop with slots: its members all stay."""
         edges, seen, pending = [], set(start), list(start)
         while pending:
@@ -109,9 +113,6 @@ class Retirement:
                     seen.add(new)
                     pending.append(new)
         self._loops |= looping(edges)
-        for row in self._loops:
-            if self.mask[row] and not self.heirs(row):
-                self.mask[row] = False
 
     def heirs(self, row: int) -> list[int]:
         """The rows that retire this one directly."""
@@ -148,11 +149,20 @@ class Retirement:
         """Why a row is retired, as a phrase for a drop."""
         if row in self._named:
             backwards = any(self._slots.against_dates(new, row) for new in self._named[row])
-            return "named in supersedes" + (" (against the dates)" if backwards else "")
+            return "named in supersedes" + (", against the dates" if backwards else "")
         if self._version_by[row] >= 0:
             return "a newer version exists"
-        named = ", ".join(f"{slot.subject}/{slot.attribute}" for slot in self.stale_slots(row))
-        return f"{named} reasserted"
+        return "; ".join(self._change(at) for at in self._slots.pairs_of[row] if self._fact_by[at] >= 0)
+
+    def _change(self, at: int) -> str:
+        """What a fact was and is now; the value of a record that is not visible stays unsaid."""
+        slot, by = self._slots.facts.slots[at], int(self._fact_by[at])
+        fact = (slot.subject, slot.attribute)
+        now = (s.value for s in asserted(self._slots.records[by]) if (s.subject, s.attribute) == fact)
+        named = f"{slot.subject}/{slot.attribute}"
+        if not self._visible[by]:
+            return f"{named} was {_said(slot.value)} and has changed"
+        return f"{named} is now {_said(next(now))}, was {_said(slot.value)}"
 
     def stale_slots(self, row: int) -> tuple[Slot, ...]:
         """The slots of a row that newer records reassert, whether or not the row is retired."""
@@ -186,3 +196,7 @@ class Retirement:
                 for row in rivals:
                     flags[row][CONFLICT] = None
         return {row: tuple(names) for row, names in flags.items()}
+
+
+def _said(value: object) -> str:
+    return iso(value) if isinstance(value, datetime) else repr(value)

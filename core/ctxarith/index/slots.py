@@ -115,6 +115,9 @@ class Slots:
         positions: dict[int, list[int]] = defaultdict(list)
         for position, row in enumerate(self.facts.rows.tolist()):
             positions[row].append(position)
+        # In the record's own order, which does not depend on what else there is.
+        for row, own in positions.items():
+            own.sort(key=lambda position: self.records[row].slots.index(self.facts.slots[position]))
         return positions
 
     @cached_property

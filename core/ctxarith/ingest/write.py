@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxarith.errors import RecordError, StoreError
+from ctxarith.errors import EmbeddingError, RecordError, StoreError
 from ctxarith.fields import Field
 from ctxarith.index.graph import looping
 from ctxarith.index.snapshot import Snapshot
@@ -124,9 +124,14 @@ class Writer:
 
     def scrub(self) -> None:
         """Leave no trace of removed rows in any file."""
+        self.recover()
         self._staged.clear()
-        self._store.scrub()
-        self._journal.scrub()
+        try:
+            self._store.scrub()
+            self._journal.scrub()
+        except Exception as error:
+            message = f"the records are deleted and their traces are not yet removed, purge again: {error}"
+            raise StoreError(message) from error
 
     def all_rows(self, tenant: str, record_id: str, snapshot: Snapshot) -> list[Row]:
         """The rows of an id: the current ones from the index, corrected ones from the store."""
@@ -163,9 +168,13 @@ class Writer:
                     known.setdefault(_digest(text), snapshot.vector(row))
         missing = {d: t for t in texts if (d := _digest(t)) not in known and d not in self._staged}
         digests = iter(missing)
-        for batch in embed(list(missing.values())):
-            # Kept batch by batch, so that a failure further on costs only what is still missing.
-            self._staged.update((digest, vector) for vector, digest in zip(batch, digests, strict=False))
+        try:
+            for batch in embed(list(missing.values())):
+                # Kept batch by batch, so that a failure further on costs only what is still missing.
+                self._staged.update((digest, vector) for vector, digest in zip(batch, digests, strict=False))
+        except EmbeddingError as error:
+            staged = [r.id for (r, _), t in zip(changed, texts, strict=True) if _digest(t) in self._staged]
+            raise EmbeddingError(str(error), staged=staged) from error
         found = {**self._staged, **known}
         own = [v for _, v in changed]
         return [found[_digest(t)] if v is None else v for v, t in zip(own, texts, strict=True)], len(missing)

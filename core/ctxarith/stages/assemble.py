@@ -101,6 +101,14 @@ class Budget(Stage):
         if self.tokens is not None and (needed := moment.count(fixed)) > self.tokens:
             raise BudgetError(needed, self.tokens)
 
+    def note(self, kept: Sequence[Hit], dropped: Sequence[Drop], moment: Moment, /) -> str:
+        """How much of the budget is spent."""
+        spent = f"{moment.count(self.render(kept, moment)):,}"
+        left_out = f", {len(dropped):,} left out" if dropped else ""
+        return (
+            f"{spent} of {self.tokens:,} tokens{left_out}" if self.tokens is not None else f"{spent} tokens"
+        )
+
     def render(self, hits: Sequence[Hit], moment: Moment) -> str:
         """The text for these hits: the same hits give the same bytes."""
         lines = self.template.head()

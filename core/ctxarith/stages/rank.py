@@ -66,6 +66,13 @@ class Composite(Stage):
         least = self.floor * max((_rounded(hit) for hit in scored), default=0.0)
         return by_score(scored, newest=True, first=lambda hit: int(_rounded(hit) >= least)), []
 
+    def note(self, kept: Sequence[Hit], dropped: Sequence[Drop], moment: Moment, /) -> str:
+        """Which order was taken."""
+        if self.only_dated and all(hit.record.dated is None for hit in kept):
+            return "as fused: nothing is dated"
+        one, two, three = self.weights
+        return f"{one:g} relevance + {two:g} recency + {three:g} density"
+
     def _scored(self, hit: Hit, now: datetime) -> Hit:
         alpha, beta, gamma = self.weights
         score = alpha * _rounded(hit)

@@ -77,7 +77,7 @@ class Supersession:
         # A successor that has expired retires without being named: the caller may not see it.
         by = tuple(dict.fromkeys(records[head].id for head in heads))
         word = OUTSIDE if heads and not inside else SUPERSEDED
-        named = f" by {', '.join(by)}" if by else ""
+        named = f" (by {', '.join(by)})" if by else ""
         return Drop(records[row], SUPERSEDED, f"{word}: {self.retirement.ground(row)}{named}", by)
 
 

@@ -7,6 +7,7 @@ Other Chroma tools read the collection as it is. Chroma filters and searches are
 from __future__ import annotations
 
 import sqlite3
+import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 COLLECTION = "ctxarith"
 _PAGE = 2_000
+# hnswlib: version, offset of the first element, capacity, elements, bytes an element.
+_HEADER = struct.Struct("<IQQQQ")
 
 
 class ChromaStore:
@@ -102,6 +105,8 @@ class ChromaStore:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             database.close()
+        for header in self._folder.glob("*/header.bin"):
+            _clear_unused(header)
 
     def close(self) -> None:
         """Let go of the client; its files are released when no other handle uses them."""
@@ -120,6 +125,24 @@ class ChromaStore:
             for text, flat, vector in zip(*columns, strict=True):  # type: ignore[arg-type]
                 record, revision = restore(flat, text or "")
                 yield Row(record, np.asarray(vector, dtype=np.float32), revision)
+
+
+def _clear_unused(header: Path) -> None:
+    """Overwrite the part of hnswlib's vector file that holds no element yet.
+
+    hnswlib writes that part from memory it never set, in which pieces of documents can lie.
+    """
+    layout = header.read_bytes()[: _HEADER.size]
+    if len(layout) < _HEADER.size:
+        return
+    version, offset, most, used, size = _HEADER.unpack(layout)
+    vectors = header.with_name("data_level0.bin")
+    if version != 1 or used > most or not vectors.exists():
+        return
+    with vectors.open("r+b") as file:
+        end = file.seek(0, 2)
+        start = file.seek(min(offset + used * size, end))
+        file.write(bytes(end - start))
 
 
 def row_id(key: RowKey) -> str:

@@ -1,0 +1,48 @@
+"""The terminal: where results and errors are printed, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from ctxarith.corpus import Corpus
+from ctxarith.errors import ArgumentError, CtxArithError, StoreError
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+BAD_INPUT, BAD_STORE = 2, 3
+
+
+@contextmanager
+def existing(folder: Path) -> Iterator[Corpus]:
+    """An existing corpus, opened; a folder without one is refused."""
+    if not (folder / "journal.sqlite").exists():
+        raise ArgumentError("corpus", str(folder), "no corpus there: `ctxarith ingest FILE --corpus DIR`")
+    with Corpus.open(folder) as opened:
+        yield opened
+
+
+@contextmanager
+def reported(as_json: bool) -> Iterator[None]:
+    """Errors as one line, or one JSON object, on standard error; 2 for input, 3 for the store."""
+    try:
+        yield
+    except CtxArithError as error:
+        kind = type(error).__name__
+        if as_json:
+            typer.echo(json.dumps({"error": kind, "message": str(error)}, ensure_ascii=False), err=True)
+        else:
+            err.print(f"{kind}: {error}", style="red", markup=False)
+        raise typer.Exit(BAD_STORE if isinstance(error, StoreError) else BAD_INPUT) from error
+
+
+def print_json(plain: dict[str, Any]) -> None:
+    """One JSON object on standard output."""
+    typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))
