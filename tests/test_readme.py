@@ -30,7 +30,9 @@ def test_every_python_block_runs_in_order(
         exec(compile(block, "README.md", "exec", dont_inherit=True), names)
     names["corpus"].close()
     shown = capsys.readouterr().out
-    assert shown.startswith("[1] (2026-03-02) The fee quoted to the parent is INR 68,500, in three instalments.")
+    assert shown.startswith(
+        "[1] (2026-03-02) The fee quoted to the parent is INR 68,500, in three instalments."
+    )
     assert "superseded: GJ-4521/fee_quote is now '68,500', was '74,000'" in shown
     found = names["documents"] if host == "langchain_core" else names["nodes"]
     assert "68,500" in str(found[0])

@@ -62,6 +62,7 @@ def _slot_as_dict(slot: Slot) -> dict[str, Any]:
 def jsonable(value: object) -> object:
     """Times as ISO text, tuples as lists: for `--json` and for hashing.
 
+    >>> from datetime import UTC
     >>> jsonable({"at": datetime(2026, 3, 1, tzinfo=UTC), "tags": ("a",)})
     {'at': '2026-03-01T00:00:00Z', 'tags': ['a']}
     """

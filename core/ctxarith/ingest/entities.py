@@ -7,7 +7,7 @@ from typing import Any
 
 # Anything with a digit (12, 2026-03-01, ₹45,000, KYO-H12), or a run of capitalised words that does not
 # merely begin a sentence.
-_WITH_DIGIT = r"\p{Sc}?[\p{L}\p{N}]*\p{Nd}[\p{L}\p{N}.,:/_-]*"
+_WITH_DIGIT = r"\p{Sc}?(?<![\p{L}\p{N}_-])[\p{L}\p{N}_-]*\p{Nd}[\p{L}\p{N}.,:/_-]*"
 _NAME = r"(?<!^|[.!?:|]\s|\n)\b\p{Lu}[\p{L}\p{M}]+(?:\s\p{Lu}[\p{L}\p{M}]+)*"
 
 
