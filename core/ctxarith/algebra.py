@@ -22,7 +22,7 @@ from ctxarith.ports import TokenCounter
 from ctxarith.predicate import EVERY, And, Not, Predicate
 from ctxarith.scopes import Everyone, Scope
 
-Kept = tuple[list[Hit], list[Drop]]
+Kept = tuple[Sequence[Hit], Sequence[Drop]]
 
 _PARENTHESES = (
     "`>>` binds tighter than `&` and `|`: put the whole set in parentheses, "

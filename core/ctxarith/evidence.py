@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from typing import overload
 
 from ctxarith.model import Record, Slot
 
@@ -91,6 +94,31 @@ class Drop:
         return self.record.id
 
 
+class Drops(Sequence[Drop]):
+    """What the stages of a run left out, in their order; each `Drop` is made when looked at."""
+
+    def __init__(self, parts: Sequence[Sequence[Drop]]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    @overload
+    def __getitem__(self, at: int) -> Drop: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Drop]: ...
+    def __getitem__(self, at: int | slice) -> Drop | Sequence[Drop]:
+        return self.all[at]
+
+    def __iter__(self) -> Iterator[Drop]:
+        return iter(self.all)
+
+    @cached_property
+    def all(self) -> tuple[Drop, ...]:
+        """All of them."""
+        return tuple(drop for part in self._parts for drop in part)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One bar of the funnel: how many records were left after a stage, and its time in ms."""
@@ -113,7 +141,12 @@ class Trace:
     at: datetime
     arms: tuple[str, ...]
     steps: tuple[Step, ...]
-    drops: tuple[Drop, ...]
+    left: Drops
     stages: tuple[str, ...] = ()
     tokens: int | None = None
     naive_tokens: int | None = None
+
+    @property
+    def drops(self) -> tuple[Drop, ...]:
+        """Every record that was left out from recall onward, and every retirement met."""
+        return self.left.all

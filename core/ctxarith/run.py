@@ -10,7 +10,7 @@ from datetime import datetime
 import numpy as np
 
 from ctxarith.algebra import Moment
-from ctxarith.evidence import Drop, Found, Hit, Step, Trace
+from ctxarith.evidence import Drop, Drops, Hit, Step, Trace
 from ctxarith.explain import Explanation, Why, explain, why
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.plan import Plan
@@ -18,7 +18,9 @@ from ctxarith.ports import TokenCounter, Vector
 from ctxarith.scene import Scene, set_scene
 from ctxarith.stages.assemble import Budget, count_with
 from ctxarith.stages.layout import Block
-from ctxarith.stages.retrieve import Query, Scored, recall
+from ctxarith.stages.pool import Pool
+from ctxarith.stages.recalled import pooled
+from ctxarith.stages.retrieve import Query, Ranking, recall
 from ctxarith.stages.supersede import Succession, Supersession
 
 
@@ -85,25 +87,26 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
     clock = _Clock()
     scene = set_scene(plan, snapshot, at, clock.step)
     succession = Succession()
-    hits = _retrieved(scene, Query(text, snapshot, tools.embed), succession, clock)
-    drops = [succession.drops[row] for row in sorted(succession.drops)]
+    hits: Sequence[Hit] = _retrieved(scene, Query(text, snapshot, tools.embed), succession, clock)
+    drops: list[Sequence[Drop]] = [[succession.drops[row] for row in sorted(succession.drops)]]
     for stage in plan.stages:
         hits, dropped = stage(hits, moment)
-        drops.extend(dropped)
+        drops.append(dropped)
         clock.step(stage.name, len(hits), stage.note(hits, dropped, moment))
+    hits = tuple(hits)
     rendered, blocks = _rendered(plan, hits, moment)
     trace = Trace(
         query=text,
         at=at,
         arms=tuple(planned.name for planned in plan.arms),
         steps=tuple(clock.steps),
-        drops=tuple(drops),
+        left=Drops(drops),
         stages=tuple(map(repr, plan.stages)),
         tokens=count_with(tools.count, rendered),
         naive_tokens=int(snapshot.token_counts[scene.target].sum()),
     )
     citations = {n: (b.hit.record.source_id, b.hit.record.version) for n, b in enumerate(blocks, start=1)}
-    return Result(rendered, tuple(hits), trace.tokens or 0, trace, citations, scene)
+    return Result(rendered, hits, trace.tokens or 0, trace, citations, scene)
 
 
 def _moment(snapshot: Snapshot, at: datetime, tools: Tools) -> Moment:
@@ -122,50 +125,20 @@ def _moment(snapshot: Snapshot, at: datetime, tools: Tools) -> Moment:
     )
 
 
-def _retrieved(scene: Scene, query: Query, succession: Succession, clock: _Clock) -> list[Hit]:
+def _retrieved(scene: Scene, query: Query, succession: Succession, clock: _Clock) -> Pool:
     plan = scene.plan
     uncounted = scene.retired if plan.current else np.zeros_like(scene.retired)
-    rankings: dict[str, list[Scored]] = {}
+    rankings: dict[str, Ranking] = {}
     for planned, target in zip(plan.arms, scene.targets, strict=True):
         found = recall(planned.arm, query, scene.snapshot, target=target, retired=uncounted)
         rule = Supersession(scene.snapshot, scene.retirement, target, keep=not plan.current)
         rankings[planned.name] = rule.settle(found, succession)
         clock.step(planned.name, len(rankings[planned.name]))
-    hits = _hits(scene, query, rankings, succession)
+    pool = pooled(scene, rankings, query, succession)
     if len(rankings) > 1:
-        both = sum(len(hit.found_by) > 1 for hit in hits)
-        clock.step("recalled", len(hits), f"{both:,} found by more than one")
-    return hits
-
-
-def _hits(
-    scene: Scene, query: Query, rankings: Mapping[str, Sequence[Scored]], succession: Succession
-) -> list[Hit]:
-    records = scene.snapshot.records
-    found: dict[int, list[Found]] = {}
-    for source, ranking in rankings.items():
-        for rank, one in enumerate(ranking, start=1):
-            via = None if one.via is None else records[one.via].id
-            found.setdefault(one.row, []).append(Found(source, rank, one.score, one.share, via))
-    hits = []
-    for row, evidence in found.items():
-        replaced = list(succession.replaces.get(row, ()))
-        hits.append(
-            Hit(
-                record=records[row],
-                decision=scene.plan.permission.decision,
-                found_by=tuple(evidence),
-                score=evidence[0].score,
-                # A successor takes the place of the old one, and so its tier.
-                tier=int(query.named[[row, *replaced]].any()),
-                replaces=tuple(records[old].id for old in replaced),
-                superseded_by=scene.successors(row),
-                stale_slots=scene.retirement.stale_slots(row),
-                flags=scene.retirement.flags(row),
-            )
-        )
-    # A single source is an order already; the tier stands above it as above every other.
-    return sorted(hits, key=lambda hit: -hit.tier)
+        found_by = np.sum([ranks.rank > 0 for ranks in pool.table.found.values()], axis=0)
+        clock.step("recalled", len(pool), f"{int((found_by > 1).sum()):,} found by more than one")
+    return pool
 
 
 def _rendered(plan: Plan, hits: Sequence[Hit], moment: Moment) -> tuple[str, list[Block]]:

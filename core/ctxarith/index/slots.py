@@ -99,12 +99,6 @@ class Slots:
         self.versions = Groups.of(self._version_pairs(), self.rank)
 
     @cached_property
-    def dates(self) -> NDArray[np.float64]:
-        """The ranking date of each row in epoch seconds, for ties; undated rows come last."""
-        dated = ((record.dated or _UNDATED).timestamp() for record in self.records)
-        return np.fromiter(dated, np.float64, len(self.records))
-
-    @cached_property
     def guessed(self) -> Mask:
         """Which of the assertions were inferred by a model."""
         return np.fromiter((slot.inferred for slot in self.facts.slots), np.bool_, len(self.facts.slots))

@@ -14,6 +14,7 @@ from ctxarith.index.columns import Columns
 from ctxarith.index.dense import Dense, unit
 from ctxarith.index.lexical import CodedTerms, Lexical, Vocabulary
 from ctxarith.index.slots import Slots
+from ctxarith.instant import EPOCH
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey, Vector
 
@@ -102,6 +103,19 @@ class Snapshot:
     def token_counts(self) -> NDArray[np.int64]:
         """Tokens of each row's passage."""
         return np.fromiter((r.token_count or 0 for r in self.records), np.int64, len(self.records))
+
+    @cached_property
+    def dates(self) -> NDArray[np.float64]:
+        """The ranking date of each row in epoch seconds, minus infinity without one."""
+        dated = (record.dated for record in self.records)
+        seconds = (-np.inf if d is None else (d - EPOCH).total_seconds() for d in dated)
+        return np.fromiter(seconds, np.float64, len(self.records))
+
+    @cached_property
+    def entities_per_token(self) -> NDArray[np.float64]:
+        """What density is computed from."""
+        counts = ((r.entity_count or 0) / max(r.token_count or 0, 1) for r in self.records)
+        return np.fromiter(counts, np.float64, len(self.records))
 
     @cached_property
     def tenants(self) -> frozenset[str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
+
 from ctxarith.algebra import Kept, Moment, Stage
 from ctxarith.errors import ArgumentError
-from ctxarith.evidence import Drop, Hit
-from ctxarith.stages.order import below_successors, by_score
+from ctxarith.evidence import Hit
+from ctxarith.index.dense import Rows, Scores
+from ctxarith.stages.pool import Left, Pool
 
 K = 60
 
@@ -79,30 +82,47 @@ class Rrf(Stage):
 
     def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
         """Score every hit by the ranks at which it was found."""
-        fused = [self._fused((found.source, found.rank) for found in hit.found_by) for hit in hits]
-        scored = [replace(hit, score=one, fused=one) for hit, one in zip(hits, fused, strict=True)]
-        ordered = by_score(scored, newest=False)
+        pool = Pool.of(hits)
+        fused = self._fused({name: ranks.rank for name, ranks in pool.table.found.items()}, len(pool.table))
+        ordered = replace(pool, score=fused, fused=fused).by_score(newest=False)
         return (ordered, []) if self.per_source is None else self._grouped(ordered, self.per_source)
 
-    def _fused(self, found: Iterable[tuple[str, int]]) -> float:
+    def _fused(self, ranks: Mapping[str, Rows], size: int) -> Scores:
+        """`sum weight / (k + rank)`, rounded once, so that the order of the sources breaks no tie."""
         weights = dict(self.weights)
-        return math.fsum(weights.get(name.split("#")[0], 1.0) / (self.k + rank) for name, rank in found)
+        parts = [
+            np.where(rank > 0, weights.get(name.split("#")[0], 1.0) / (self.k + np.maximum(rank, 1)), 0.0)
+            for name, rank in ranks.items()
+        ]
+        if len(parts) <= 2:
+            total: Scores = np.sum(parts, axis=0) if parts else np.zeros(size)
+            return total
+        return np.asarray([math.fsum(own) for own in zip(*parts, strict=True)])
 
-    def _grouped(self, hits: Sequence[Hit], cap: int) -> Kept:
+    def _grouped(self, pool: Pool, cap: int) -> Kept:
         """Sources by their best rank in each list; within a source its chunks as they stand."""
-        chunks: dict[str, list[Hit]] = defaultdict(list)
-        best: dict[str, dict[str, int]] = defaultdict(dict)
-        for hit in hits:
-            source = hit.record.source_id
-            chunks[source].append(hit)
-            for found in hit.found_by:
-                best[source][found.source] = min(found.rank, best[source].get(found.source, found.rank))
-        score = {source: self._fused(ranks.items()) for source, ranks in best.items()}
-        order = sorted(chunks, key=lambda s: (-max(h.tier for h in chunks[s]), -score.get(s, 0.0), s))
-        kept = [replace(h, score=score[s], fused=score[s]) for s in order for h in chunks[s][:cap]]
-        over = [hit for source in order for hit in chunks[source][cap:]]
-        reason = f"more than {cap} of one source"
-        return below_successors(kept), [Drop(hit.record, self.name, reason) for hit in over]
+        sources = [hit.record.source_id for hit in pool]
+        names = sorted(set(sources))
+        number = np.searchsorted(np.asarray(names), np.asarray(sources)) if names else np.empty(0, np.int64)
+        best = {}
+        for name, ranks in pool.table.found.items():
+            found = np.where(ranks.rank > 0, ranks.rank, np.iinfo(np.int64).max)[pool.order]
+            lowest = np.full(len(names), np.iinfo(np.int64).max)
+            np.minimum.at(lowest, number, found)
+            best[name] = np.where(lowest < np.iinfo(np.int64).max, lowest, 0)
+        score = self._fused(best, len(names))
+        tier = np.zeros(len(names), np.int64)
+        np.maximum.at(tier, number, pool.table.tier[pool.order])
+        chunks = np.argsort(np.lexsort((np.arange(len(names)), -score, -tier)))[number]
+        together = np.argsort(chunks, kind="stable")
+        grouped = replace(pool, order=pool.order[together])
+        begins = np.flatnonzero(np.diff(chunks[together], prepend=-1))
+        nth = np.arange(len(pool)) - np.repeat(begins, np.diff([*begins, len(pool)]))
+        shared = np.zeros(len(pool.table))
+        shared[pool.order] = score[number]
+        scored = replace(grouped, score=shared, fused=shared)
+        left = Left(scored.take(nth >= cap), self.name, f"more than {cap} of one source")
+        return scored.take(nth < cap).below_successors(), left
 
 
 def rrf(

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import numpy as np
+
 from ctxarith.algebra import Kept, Moment, Stage
 from ctxarith.errors import ArgumentError
 from ctxarith.evidence import SEMANTIC, Drop, Hit
+from ctxarith.index.dense import Scores
 from ctxarith.model import Record
-from ctxarith.stages.order import by_score
+from ctxarith.stages.order import seconds
+from ctxarith.stages.pool import Left, Pool, Table
 
 HALF_LIFE_DAYS = 30.0
 WEIGHTS = (0.40, 0.35, 0.25)
@@ -60,34 +64,44 @@ class Composite(Stage):
 
     def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
         """Score and order; nothing is dropped."""
-        sources = sorted({found.source for hit in hits for found in hit.found_by})
-        weighed = [replace(hit, relevance=self._relevance(hit, sources)) for hit in hits]
-        if self.only_dated and all(hit.record.dated is None for hit in hits):
+        pool = Pool.of(hits)
+        relevance = self._relevance(pool)
+        weighed = replace(pool, relevance=relevance)
+        if self._stands_still(pool):
             return weighed, []
-        scored = [self._scored(hit, moment.now) for hit in weighed]
-        least = self.floor * max((_rounded(hit) for hit in scored), default=0.0)
-        return by_score(scored, newest=True, first=lambda hit: int(_rounded(hit) >= least)), []
+        rounded: Scores = np.round(relevance, 2)
+        least = self.floor * rounded[pool.order].max(initial=0.0)
+        scored = replace(weighed, score=self._scores(pool.table, rounded, moment.now), neutral=True)
+        return scored.by_score(newest=True, first=rounded >= least), []
 
     def note(self, kept: Sequence[Hit], dropped: Sequence[Drop], moment: Moment, /) -> str:
         """Which order was taken."""
-        if self.only_dated and all(hit.record.dated is None for hit in kept):
+        if self._stands_still(Pool.of(kept)):
             return "as fused: nothing is dated"
         one, two, three = self.weights
         return f"{one:g} relevance + {two:g} recency + {three:g} density"
 
-    def _scored(self, hit: Hit, now: datetime) -> Hit:
-        alpha, beta, gamma = self.weights
-        score = alpha * _rounded(hit)
-        score += beta * recency(hit.record.dated, now, self.half_life_days)
-        score += gamma * density(hit.record, self.half_density)
-        note = () if hit.record.dated else ("recency: neutral (no date)",)
-        return replace(hit, score=score, notes=(*hit.notes, *note))
+    def _stands_still(self, pool: Pool) -> bool:
+        return self.only_dated and not np.isfinite(pool.table.dates[pool.order]).any()
 
-    def _relevance(self, hit: Hit, sources: Sequence[str]) -> float:
-        shares = {found.source: found.share for found in hit.found_by}
+    def _scores(self, table: Table, rounded: Scores, now: datetime) -> Scores:
+        alpha, beta, gamma = self.weights
+        age_days = np.maximum(0.0, seconds(now) - table.dates) / 86_400
+        recent = np.exp(-math.log(2) * age_days / self.half_life_days)
+        recent[~np.isfinite(table.dates)] = NEUTRAL_RECENCY
+        dense = table.per_token / (table.per_token + self.half_density)
+        scores: Scores = alpha * rounded + beta * recent + gamma * dense
+        return scores
+
+    def _relevance(self, pool: Pool) -> Scores:
+        found = pool.table.found
         if self.relevance == COSINE:
-            return max((s for name, s in shares.items() if name.startswith(SEMANTIC)), default=0.0)
-        return sum(shares.values()) / len(sources) if sources else 0.0
+            found = {name: ranks for name, ranks in found.items() if name.startswith(SEMANTIC)}
+        total = np.zeros(len(pool.table))
+        for ranks in found.values():
+            total = np.maximum(total, ranks.share) if self.relevance == COSINE else total + ranks.share
+        searched = [name for name, ranks in found.items() if (ranks.rank[pool.order] > 0).any()]
+        return total / max(len(searched), 1) if self.relevance == EVIDENCE else total
 
 
 def composite(
@@ -140,8 +154,8 @@ class Top(Stage):
 
     def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
         """Keep the first; name the rest."""
-        below = [Drop(h.record, self.name, f"below the first {self.count}") for h in hits[self.count :]]
-        return list(hits[: self.count]), below
+        pool = Pool.of(hits)
+        return pool[: self.count], Left(pool[self.count :], self.name, f"below the first {self.count}")
 
     @property
     def limit(self) -> int | None:
@@ -170,10 +184,14 @@ class AtLeast(Stage):
 
     def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
         """Keep the hits whose score from the source reaches the threshold."""
-        kept = [h for h in hits if any(f.source == self.source and f.score >= self.score for f in h.found_by)]
-        ids = {h.key for h in kept}
-        reason = f"{self.source} score below {self.score}"
-        return kept, [Drop(h.record, self.name, reason) for h in hits if h.key not in ids]
+        pool = Pool.of(hits)
+        ranks = pool.table.found.get(self.source)
+        reached = np.zeros(len(pool), np.bool_)
+        if ranks is not None:
+            reached = (ranks.rank[pool.order] > 0) & (ranks.score[pool.order] >= self.score)
+        return pool.take(reached), Left(
+            pool.take(~reached), self.name, f"{self.source} score below {self.score}"
+        )
 
 
 def at_least(*, semantic: float | None = None, lexical: float | None = None) -> Stage:
@@ -187,10 +205,6 @@ def at_least(*, semantic: float | None = None, lexical: float | None = None) -> 
         raise ArgumentError("at_least", given, "one finite threshold, semantic= or lexical=")
     ((source, score),) = given.items()
     return AtLeast(source, float(score))
-
-
-def _rounded(hit: Hit) -> float:
-    return round(hit.relevance or 0.0, 2)
 
 
 def _finite(value: object) -> bool:

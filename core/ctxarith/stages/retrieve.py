@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ctxarith.algebra import Arm
 from ctxarith.evidence import LEXICAL, SEMANTIC
@@ -17,13 +18,23 @@ from ctxarith.ports import Vector
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """One row of a ranking: its score, the score's share of 0 to 1, and whose place it took."""
+class Ranking:
+    """Rows in an order, best first, with their scores and the scores' shares of 0 to 1.
 
-    row: int
-    score: float
-    share: float
-    via: int | None = None
+    `via` is the retired row whose place a row took, or -1.
+    """
+
+    rows: Rows
+    scores: Scores
+    shares: Scores
+    via: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, chosen: NDArray[np.int64] | slice) -> Ranking:
+        """Some of the rows, in the order chosen."""
+        return Ranking(self.rows[chosen], self.scores[chosen], self.shares[chosen], self.via[chosen])
 
 
 class Query:
@@ -55,18 +66,18 @@ class Query:
         return self._snapshot.lexical.holding(self.identifiers, every=False)
 
 
-def recall(arm: Arm, query: Query, snapshot: Snapshot, *, target: Mask, retired: Mask) -> list[Scored]:
+def recall(arm: Arm, query: Query, snapshot: Snapshot, *, target: Mask, retired: Mask) -> Ranking:
     """Rank the target rows by one source, best first; equal scores newest first, then by id.
 
     Retired rows are ranked only to find the place of their successors, and use up no depth.
     """
     source = {SEMANTIC: _by_meaning, LEXICAL: _by_words}[arm.source]
     rows, scores, shares = source(arm, query, snapshot, target, ~retired)
-    order = np.lexsort((rows, -snapshot.slots.dates[rows], -scores))
+    order = np.lexsort((rows, -snapshot.dates[rows], -scores))
     counted = np.cumsum(~retired[rows[order]])
     # Everything above the last counted row within the depth, and retired rows in between.
     order = order[: int(np.searchsorted(counted, arm.depth, side="right"))]
-    return [Scored(int(rows[n]), float(scores[n]), float(shares[n])) for n in order]
+    return Ranking(rows[order], scores[order], shares[order], np.full(len(order), -1))
 
 
 def _by_meaning(

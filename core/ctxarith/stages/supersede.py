@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from ctxarith.algebra import Kept, Moment, Stage
 from ctxarith.errors import ArgumentError
 from ctxarith.evidence import Drop, Hit
 from ctxarith.index.columns import Mask
+from ctxarith.index.dense import Rows
 from ctxarith.index.retirement import Retirement
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.stages.order import newest_first
-from ctxarith.stages.retrieve import Scored
+from ctxarith.stages.retrieve import Ranking
 
 SUPERSEDED = "superseded"
 OUTSIDE = "superseded_outside_filter"
@@ -35,33 +38,25 @@ class Supersession:
     target: Mask
     keep: bool
 
-    def settle(self, ranking: Sequence[Scored], succession: Succession) -> list[Scored]:
+    def settle(self, ranking: Ranking, succession: Succession) -> Ranking:
         """Put each successor where the better of its own and the inherited evidence puts it.
 
         Chains resolve to their heads; several heirs all take the place, newest first. A successor
         that fails scope or filter takes no place, and the drop says so.
         """
-        best: dict[int, tuple[tuple[float, int, int], Scored]] = {}
-        for place, scored in enumerate(ranking):
-            retired = self.retirement.mask[scored.row]
-            if self.keep or not retired:
-                self._offer(best, (-scored.score, place, 0), scored)
-            heirs = self._succeed(scored.row, succession) if retired else []
-            for nth, heir in enumerate(heirs, start=-len(heirs)):
-                inherited = replace(scored, row=heir, via=scored.row)
-                self._offer(best, (-scored.score, place, nth), inherited)
-        return [scored for _, scored in sorted(best.values(), key=lambda pair: pair[0])]
-
-    def _offer(
-        self,
-        best: dict[int, tuple[tuple[float, int, int], Scored]],
-        key: tuple[float, int, int],
-        scored: Scored,
-    ) -> None:
-        known = best.get(scored.row)
-        # With equal scores a row's own evidence stands: it inherits only what is better.
-        if known is None or key[0] < known[0][0]:
-            best[scored.row] = (key, scored)
+        retired = self.retirement.mask[ranking.rows]
+        if not retired.any():
+            return ranking
+        heirs: list[int] = []
+        places: list[int] = []
+        nth: list[int] = []
+        for place in np.flatnonzero(retired).tolist():
+            following = self._succeed(int(ranking.rows[place]), succession)
+            heirs.extend(following)
+            places.extend([place] * len(following))
+            nth.extend(range(-len(following), 0))
+        own = np.arange(len(ranking)) if self.keep else np.flatnonzero(~retired)
+        return _merged(ranking, own, np.asarray(heirs, np.int64), np.asarray(places, np.int64), nth)
 
     def _succeed(self, row: int, succession: Succession) -> list[int]:
         heads = self.retirement.heads(row)
@@ -79,6 +74,22 @@ class Supersession:
         word = OUTSIDE if heads and not inside else SUPERSEDED
         named = f" (by {', '.join(by)})" if by else ""
         return Drop(records[row], SUPERSEDED, f"{word}: {self.retirement.ground(row)}{named}", by)
+
+
+def _merged(ranking: Ranking, own: Rows, heirs: Rows, places: Rows, nth: Sequence[int]) -> Ranking:
+    """Rows in their own places and heirs in the places they inherit; each row once, at its best.
+
+    With equal scores a row's own evidence stands: it inherits only what is better.
+    """
+    place = np.concatenate([own, places])
+    rows = np.concatenate([ranking.rows[own], heirs])
+    step = np.concatenate([np.zeros(len(own), np.int64), np.asarray(nth, np.int64)])
+    via = np.concatenate([np.full(len(own), -1), ranking.rows[places]])
+    best = np.lexsort((place, step < 0, -ranking.scores[place], rows))
+    best = best[np.flatnonzero(np.diff(rows[best], prepend=-1))]
+    best = best[np.lexsort((step[best], place[best], -ranking.scores[place[best]]))]
+    where = place[best]
+    return Ranking(rows[best], ranking.scores[where], ranking.shares[where], via[best])
 
 
 @dataclass(frozen=True, slots=True)
