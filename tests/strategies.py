@@ -123,6 +123,28 @@ def metadata() -> SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({}, optional=dict.fromkeys(METADATA_KEYS, value))
 
 
+def anything() -> SearchStrategy[Any]:
+    """What a caller might pass by mistake: JSON of any shape, and Python objects that are no JSON."""
+    words = ("id", "kind", "created_at", "scope", "$and", "$or", "$not", "$eq", "$in", "$exists", "$gt")
+    slot = ("subject", "attribute", "value", "inferred")
+    atom = st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers() | st.integers(10**300, 10**301) | st.floats(),
+        st.text(max_size=4) | st.sampled_from((*words, *STRINGS)),
+        st.binary(max_size=2),
+        st.datetimes() | st.dates() | st.timedeltas() | st.uuids() | st.complex_numbers(),
+    )
+    keys = st.sampled_from((*words, *slot)) | st.text(max_size=4) | st.integers(0, 3)
+    return st.recursive(
+        atom,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3), st.tuples(inner), st.dictionaries(keys, inner, max_size=3)
+        ),
+        max_leaves=5,
+    )
+
+
 def slots() -> SearchStrategy[list[Slot]]:
     """Facts of a few subjects, asserted or only mentioned."""
     pool = [Slot(s, a, v) for s in SUBJECTS for a in ATTRIBUTES for v in (None, "a", 1)]
@@ -186,6 +208,43 @@ def records(
 ) -> SearchStrategy[list[Record]]:
     """Records with different keys (tenant, id, version), ready for one `add`; see `record`."""
     one = record(ids=ids, tenants=tenants, versions=versions, facts=facts, guarded=guarded)
+    return st.lists(one, min_size=min_size, max_size=max_size, unique_by=lambda made: made.key)
+
+
+def rivals(
+    *, min_size: int = 0, max_size: int = 7, tenants: Sequence[str] = ("default",)
+) -> SearchStrategy[list[Record]]:
+    """Records of few places, words and dates, so that most are seen and many replace each other.
+
+    They have slots, links (never in a loop), several versions of an id, and now and then an end.
+    """
+    ids = IDS[:5]
+    fields: dict[str, SearchStrategy[Any]] = {
+        "id": st.sampled_from(ids),
+        "version": st.sampled_from(("1", "2", "10")),
+        "tenant": st.sampled_from(tenants),
+        "text": st.sampled_from(("pump", "valve", "pump valve", "lamp", "---")),
+        "scope": st.sampled_from(("", "acme", "acme/ops", "acme/ops/kyoto")),
+        "created_at": st.sampled_from((None, *DATES)),
+        "valid_from": st.sampled_from((None, None, None, *DATES[:5])),
+        "valid_until": st.sampled_from((None, None, None, None, NOW, NOW + _DAY)),
+        "slots": st.lists(
+            st.sampled_from([Slot("lead-1", a, v) for a in ATTRIBUTES for v in ("a", "b", None)]),
+            max_size=2,
+            unique_by=lambda slot: slot.attribute,
+        ),
+        "supersedes": st.lists(st.sampled_from(ids), max_size=1),
+        "metadata": st.fixed_dictionaries(
+            {}, optional={"kind": st.sampled_from(("a", "b", 1)), "year": st.sampled_from((2025, 2026.0))}
+        ),
+        "audience": st.sampled_from(((), (), (), ("ops",))),
+    }
+
+    def made(given: dict[str, Any]) -> Record:
+        given["supersedes"] = [rid for rid in given["supersedes"] if rid in ids[: ids.index(given["id"])]]
+        return Record(**given)
+
+    one = st.fixed_dictionaries(fields).map(made)
     return st.lists(one, min_size=min_size, max_size=max_size, unique_by=lambda made: made.key)
 
 

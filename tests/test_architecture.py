@@ -25,6 +25,7 @@ LAYERS = (
         "question",
         "intake",
         "corpus",
+        "load",
         "session",
         "memory",
         "packet",

@@ -19,7 +19,8 @@ from ctxarith.demo import scenarios
 from ctxarith.errors import ArgumentError
 from ctxarith.explain import PlanView
 from ctxarith.ingest.chunk import chunked, paragraphs
-from ctxarith.ingest.files import Mapped, batches, pairs, read_folder, read_lines
+from ctxarith.ingest.files import Mapped, pairs, read_folder, read_lines
+from ctxarith.load import load
 from ctxarith.models.tokens import token_counter
 from ctxarith.plain import record_from
 from ctxarith.policy import Principal
@@ -85,23 +86,18 @@ def ingest(
             raise ArgumentError("path", str(path), "no such file or folder")
         fresh = not (corpus / "journal.sqlite").exists()
         shown = searchable or (["title"] if fresh else None)
-        lines = _records(path, Mapped(pairs(field or []), _given(tenant=tenant, scope=scope)), chunk)
-        total = {"added": 0, "corrected": 0, "unchanged": 0, "embedded": 0}
-        dangling: set[str] = set()
+        unmatched: list[str] = []
+        mapped = Mapped(pairs(field or []), _given(tenant=tenant, scope=scope))
+        lines = _records(path, mapped, chunk, unmatched)
         with Corpus.open(corpus, searchable=shown, naive_zone=naive_zone) as opened:
-            for part in batches(lines, batch):
-                report = opened.add(part)
-                dangling.update(report.dangling)
-                for name in total:
-                    total[name] += getattr(report, name)
-            # A later batch may have brought what an earlier one named.
-            missing = [one for one in sorted(dangling) if not opened.holds(one, tenant=tenant)]
+            loaded = load(opened, lines, batch=batch, chunked=chunk is not None)
+        missing = sorted({*loaded.dangling, *unmatched})
         if as_json:
-            print_json({**total, "dangling": missing, "corpus": str(corpus)})
+            print_json({**loaded.counts, "dangling": missing, "corpus": str(corpus)})
             return
-        out.print(", ".join(f"{count:,} {name}" for name, count in total.items()) + f" in {corpus}")
+        out.print(", ".join(f"{count:,} {name}" for name, count in loaded.counts.items()) + f" in {corpus}")
         if missing:
-            out.print(f"named in supersedes and not in the corpus: {', '.join(missing[:10])}", markup=False)
+            out.print(f"linked and not found: {', '.join(missing[:10])}", markup=False)
 
 
 @app.command()
@@ -124,7 +120,7 @@ def query(
         result = opened.run(
             _pipeline(scope, where, rank, top, tokens, include_superseded),
             text,
-            principal=_principal(tenant, group),
+            principal=_principal(opened, tenant, group),
             as_of=as_of,
         )
         if as_json:
@@ -156,7 +152,7 @@ def explain(
     """Print the funnel of a question, with what was left out and why."""
     with reported(as_json), existing(corpus) as opened:
         pipeline = _pipeline(scope, where, rank, top, tokens, include_superseded)
-        caller = _principal(tenant, group)
+        caller = _principal(opened, tenant, group)
         if text is None:
             view = PlanView(opened.plan(pipeline, principal=caller, as_of=as_of))
             print_json({"plan": str(view).splitlines()}) if as_json else out.print(str(view), markup=False)
@@ -195,8 +191,9 @@ def demo(
             out.print(f"{kept} ctxarith explain QUESTION --corpus {corpus or 'DIR'}/NAME --tenant TENANT")
 
 
-def _records(path: Path, mapped: Mapped, chunk: int | None) -> Iterable[Any]:
-    lines = read_folder(path, mapped) if path.is_dir() else read_lines(path, mapped)
+def _records(path: Path, mapped: Mapped, chunk: int | None, unmatched: list[str]) -> Iterable[Any]:
+    in_file = read_lines(path, mapped, missing=unmatched.append)
+    lines = read_folder(path, mapped) if path.is_dir() else in_file
     return lines if chunk is None else chunked(map(record_from, lines), paragraphs(chunk, token_counter()))
 
 
@@ -221,7 +218,7 @@ def _pipeline(
     ).pipeline()
 
 
-def _principal(tenant: str | None, groups: list[str] | None) -> Principal | None:
-    if tenant is None and not groups:
-        return None
-    return Principal(groups=groups or ()) if tenant is None else Principal(tenant, groups=groups or ())
+def _principal(opened: Corpus, tenant: str | None, groups: list[str] | None) -> Principal | None:
+    if tenant is not None:
+        return Principal(tenant, groups=groups or ())
+    return opened.sole_principal(groups=groups) if groups else None

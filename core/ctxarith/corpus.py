@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack, overload
 
@@ -72,6 +73,14 @@ class Corpus(Intake):
             if rows:
                 found.append(snapshot.records[max(rows, key=lambda row: snapshot.slots.rank[row])])
         return found
+
+    def sole_principal(self, *, groups: Sequence[str] = ()) -> Principal:
+        """The caller while there is one tenant and no policy.
+
+        Raises:
+            PrincipalRequired: otherwise.
+        """
+        return replace(self._gate.caller(None), groups=groups)
 
     def count(
         self, condition: Where | None = None, *, scope: ScopeLike = None, principal: Principal | None = None
@@ -201,5 +210,5 @@ class Corpus(Intake):
 
     def _embedded_query(self, text: str) -> Vector:
         vector = embedded_query(self._setup.embedder, text)
-        self._shelf.check_dimension(vector)
+        self._shelf.check_dimension(len(vector))
         return vector

@@ -118,7 +118,9 @@ def operand_of(name: str, op: str, value: Any) -> Scalar:
             raise PredicateError(f"{name!r} {op} {value!r}: {error}") from error
     if isinstance(value, float) and not math.isfinite(value):
         raise PredicateError(f"{name!r} {op} {value!r}: NaN and infinity cannot be compared")
-    if isinstance(value, str | bool | int | float):
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool | int | float):
         return value
     raise PredicateError(
         f"{name!r} {op} {value!r}: compare with text, a number, a boolean or a time; "

@@ -106,8 +106,12 @@ class Intake:
         return self._shelf.remove(tenant, self._ids(ids, source_id, tenant), scrub=True)
 
     def holds(self, record_id: str, *, tenant: str | None = None) -> bool:
-        """Whether a tenant has any version of an id: for those who write, not for those who ask."""
-        return bool(self._shelf.snapshot.named(self._gate.tenant(tenant), record_id))
+        """Whether a tenant has an id or source of this name: for those who write."""
+        return bool(self._shelf.snapshot.linked_to(self._gate.tenant(tenant), record_id))
+
+    def ids_of(self, source_id: str, *, tenant: str | None = None) -> list[str]:
+        """The ids of a source's chunks: for those who write."""
+        return self._shelf.ids_of_source(self._gate.tenant(tenant), source_id)
 
     def close(self) -> None:
         """Give the folder back; a second call does nothing."""

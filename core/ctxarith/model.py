@@ -127,6 +127,7 @@ class Record:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
+        put("id", rid)
         put("text", clean_text(rid, "text", self.text))
         put(
             "source_id",

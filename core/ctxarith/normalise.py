@@ -28,7 +28,8 @@ def clean_text(rid: object, name: str, value: object) -> str:
     """
     if not isinstance(value, str):
         raise RecordError(rid, name, value, "expected text")
-    return value.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    plain = str.__str__(value)  # a member of a text enumeration is its value, not its name
+    return plain.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def clean_id(rid: object, value: object, name: str, *, limit: int) -> str:
@@ -41,7 +42,7 @@ def clean_id(rid: object, value: object, name: str, *, limit: int) -> str:
         raise RecordError(rid, name, value, f"has {len(value)} characters, at most {limit} are allowed")
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in value):
         raise RecordError(rid, name, value, "holds a control character or a lone surrogate")
-    return value
+    return str.__str__(value)
 
 
 def clean_scope(path: object, *, record: object = None) -> str:
@@ -56,7 +57,7 @@ def clean_scope(path: object, *, record: object = None) -> str:
     """
     rule = _scope_rule(path)
     if rule is None:
-        return unicodedata.normalize("NFC", str(path)).strip("/")
+        return unicodedata.normalize("NFC", str.__str__(path)).strip("/")
     if record is not None:
         raise RecordError(record, "scope", path, rule)
     raise ScopeError(f"scope {path!r}: {rule}")
@@ -167,7 +168,7 @@ def _scalar(rid: object, name: str, value: Any) -> Scalar:
             raise RecordError(rid, name, value, "NaN and infinity cannot be compared or stored")
         return float(value)
     if isinstance(value, str):
-        return clean_text(rid, name, str(value))
+        return clean_text(rid, name, value)
     if isinstance(value, datetime):
         return value if value.tzinfo is None else settle_time(rid, name, value, None)
     if isinstance(value, date):

@@ -46,6 +46,8 @@ class Principal:
         if not isinstance(self.tenant, str) or not self.tenant.strip():
             raise ArgumentError("tenant", self.tenant, "a principal belongs to a named tenant")
         _need_text("scope_version", self.scope_version)
+        if self.user is not None:
+            _need_text("user", self.user)
         _need_bool("inherit_grants", self.inherit_grants)
         object.__setattr__(self, "groups", _words("groups", self.groups))
         if self.scopes is not None:

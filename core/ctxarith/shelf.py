@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from ctxarith.errors import ArgumentError, EmbedderMismatch, StoreError
+from ctxarith.errors import ArgumentError, CtxArithError, EmbedderMismatch, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.snapshot import Indexer, Snapshot
 from ctxarith.ingest.prepare import content_hash
@@ -42,30 +42,40 @@ class Shelf:
         """The store behind the index."""
         return self._store
 
-    def check_dimension(self, vector: Vector) -> None:
-        """Refuse a vector of another length than the corpus holds; remember the first.
+    def check_dimension(self, length: int) -> None:
+        """Refuse vectors of another length than the corpus holds.
 
         Raises:
             EmbedderMismatch: names both.
         """
-        given = str(len(vector))
+        given = str(length)
         known = self.settings.get("dimension")
         if known is not None and known != given:
             name = self.settings["embedder"]
             raise EmbedderMismatch(f"{name} of dimension {known}", f"vectors of dimension {given}")
 
+    def _check_lengths(self, lengths: Collection[int]) -> None:
+        try:
+            if len(lengths) > 1:
+                raise EmbeddingError(f"the model gave vectors of different dimensions: {sorted(lengths)}")
+            for length in lengths:
+                self.check_dimension(length)
+        except CtxArithError:
+            self._writer.forget_staged()
+            raise
+
     def add(self, records: Sequence[Record], embed: Embed, given: Sequence[Vector | None]) -> Added:
         """Write prepared records: visible whole, or not at all."""
         with self._lock:
+            lengths = {len(vector) for vector in given if vector is not None}
 
             def checked(texts: Sequence[str]) -> Iterable[Sequence[Vector]]:
                 for batch in embed(texts):
-                    self.check_dimension(batch[0])
+                    lengths.update(map(len, batch))
+                    self._check_lengths(lengths)
                     yield batch
 
-            for vector in given:
-                if vector is not None:
-                    self.check_dimension(vector)
+            self._check_lengths(lengths)
             report, snapshot = self._writer.add(records, self.snapshot, checked, given)
             self._remember_dimension(snapshot)
             self.snapshot = snapshot

@@ -192,7 +192,9 @@ class Retirement:
             for new in news:
                 if self._slots.against_dates(new, old):
                     flags[new][AGAINST_DATES] = None
-            if len(self.heirs(old)) > 1 and len(rivals := self.heads(old)) > 1:
+            rivals = self.heads(old) if len(self.heirs(old)) > 1 else ()
+            # The chunks of one document do not contradict each other.
+            if len({self._slots.records[row].source_id for row in rivals}) > 1:
                 for row in rivals:
                     flags[row][CONFLICT] = None
         return {row: tuple(names) for row, names in flags.items()}

@@ -86,9 +86,15 @@ class Groups:
 class Slots:
     """What the rows of one snapshot assert, which ids have versions, and who names whom."""
 
-    def __init__(self, records: Sequence[Record], similarity: Callable[[int, int], float]) -> None:
+    def __init__(
+        self,
+        records: Sequence[Record],
+        similarity: Callable[[int, int], float],
+        linked_to: Callable[[str, str], Sequence[int]],
+    ) -> None:
         self.records = records
         self.similarity = similarity
+        self._linked_to = linked_to
         self.by_rank = np.asarray(
             sorted(range(len(records)), key=lambda row: (newness(records[row]), records[row].tenant)),
             np.int64,
@@ -116,12 +122,13 @@ class Slots:
 
     @cached_property
     def links(self) -> list[tuple[int, int]]:
-        """(newer, older) rows: the newer names the older's id in `supersedes`."""
+        """(newer, older) rows: the newer names the older's id, or its source, in `supersedes`."""
         return [
             (row, old)
             for row, record in enumerate(self.records)
             for named in record.supersedes
-            for old in self._by_id.get((record.tenant, named), ())
+            for old in self._linked_to(record.tenant, named)
+            if old != row
         ]
 
     @cached_property
@@ -135,13 +142,6 @@ class Slots:
         start, end = first.valid_from or first.created_at, second.valid_from or second.created_at
         return start is not None and end is not None and start > end
 
-    @cached_property
-    def _by_id(self) -> dict[tuple[str, str], list[int]]:
-        rows: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for row, record in enumerate(self.records):
-            rows[(record.tenant, record.id)].append(row)
-        return rows
-
     def _assertions(self) -> Iterable[tuple[object, int, Slot]]:
         for row, record in enumerate(self.records):
             # A fact asserted twice by one record is declared if either says so.
@@ -151,5 +151,8 @@ class Slots:
 
     def _version_pairs(self) -> Iterable[tuple[object, int, Slot]]:
         version = Slot(None, "version")
-        several = ((key, rows) for key, rows in self._by_id.items() if len(rows) > 1)
+        by_id: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for row, record in enumerate(self.records):
+            by_id[(record.tenant, record.id)].append(row)
+        several = ((key, rows) for key, rows in by_id.items() if len(rows) > 1)
         return ((key, row, version) for key, rows in several for row in rows)

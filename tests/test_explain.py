@@ -1,0 +1,297 @@
+"""The funnel, the drops, and why a record is where it is."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from ctxarith import (
+    AlgebraError,
+    Corpus,
+    Principal,
+    PrincipalRequired,
+    Record,
+    Result,
+    auto,
+    budget,
+    everyone,
+    field,
+    lexical,
+    rrf,
+    scope,
+    semantic,
+    superseded,
+    top,
+)
+from tests import strategies
+from tests.conftest import NOW
+from tests.fakes import WordEmbedder
+
+ME = Principal("default")
+
+
+def in_memory(*records: Record) -> Corpus:
+    corpus = Corpus.in_memory(clock=lambda: NOW, embedder=WordEmbedder())
+    corpus.add(records)
+    return corpus
+
+
+def record(rid: str, text: str = "", **given: Any) -> Record:
+    return Record(id=rid, text=text or f"the fee of {rid}", **given)
+
+
+CASE = [
+    record("forbidden", audience=["board"]),
+    record("theirs", tenant="beta"),
+    record("elsewhere", scope="office"),
+    record("draft", scope="plant", metadata={"status": "draft"}),
+    record("old", "fee fee 10", scope="plant", metadata={"status": "final"}),
+    record("new", "fee 12", scope="plant", metadata={"status": "final"}, supersedes=["old"]),
+    record("a", "fee of gate a", scope="plant", metadata={"status": "final"}),
+    record("b", "lamp", scope="plant", metadata={"status": "final"}),
+    record("c", "fee " * 60, scope="plant", metadata={"status": "final"}),
+]
+PIPELINE = (
+    (((semantic | lexical) & scope("plant") & (field("status") == "final")) - superseded)
+    >> rrf()
+    >> auto()
+    >> top(3)
+    >> budget(20)
+)
+
+
+@pytest.fixture
+def result() -> Result:
+    return in_memory(*CASE).run(PIPELINE, "fee", principal=ME)
+
+
+def steps(result: Result) -> dict[str, int]:
+    return {step.stage: step.count for step in result.trace.steps}
+
+
+def test_the_funnel_counts_what_is_left_after_each_stage(result: Result) -> None:
+    assert list(steps(result).items()) == [
+        ("permitted", 7),
+        ("scope", 6),
+        ("metadata", 5),
+        ("current", 4),
+        ("semantic", 4),
+        ("lexical", 3),
+        ("recalled", 4),
+        ("rrf", 4),
+        ("rank", 4),
+        ("top", 3),
+        ("budget", 2),
+    ]
+    assert {hit.id for hit in result.hits} == {"new", "a"}
+
+
+def test_the_funnel_starts_at_what_the_caller_may_see(corpus: Corpus) -> None:
+    corpus.add(CASE)
+    everything = corpus.retrieve("fee", principal=ME)
+    assert steps(everything)["permitted"] == corpus.count(principal=ME) == 7
+
+
+def test_included_and_dropped_are_what_was_recalled(result: Result) -> None:
+    dropped = [(drop.id, drop.stage) for drop in result.drops]
+    assert dropped == [("old", "superseded"), ("b", "top"), ("c", "budget")]
+    later = [stage for _, stage in dropped if stage != "superseded"]
+    assert len(result.hits) + len(later) == steps(result)["recalled"]
+
+
+@settings(max_examples=50)
+@given(strategies.records(min_size=1, facts=True), st.integers(1, 4), st.integers(0, 60))
+def test_counts_and_drops_always_add_up(records: list[Record], count: int, tokens: int) -> None:
+    found = in_memory(*records).retrieve("pump valve lamp", principal=ME, top=count, tokens=tokens)
+    left = steps(found)
+    by_stage = {stage: sum(drop.stage == stage for drop in found.drops) for stage in left}
+    assert left["recalled"] - left["top"] == by_stage["top"]
+    assert left["top"] - left["budget"] == by_stage["budget"]
+    assert left["budget"] == len(found.hits)
+    assert sum(left["recalled"] - n for n in (left["rrf"], left["rank"])) == 0
+    retired = [drop for drop in found.drops if drop.stage == "superseded"]
+    assert len(found.hits) + len(found.drops) == left["recalled"] + len(retired)
+    assert not {hit.key for hit in found.hits} & {(d.id, d.record.version) for d in found.drops}
+
+
+def test_tokens_delivered_stand_in_the_trace(result: Result) -> None:
+    said = result.explain().as_dict()
+    assert (said["tokens"], said["naive_tokens"]) == (result.tokens, result.naive_tokens)
+
+
+# Before a run
+
+
+def test_explaining_a_query_touches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = in_memory(*CASE)
+    monkeypatch.setattr(WordEmbedder, "embed_query", lambda *_: pytest.fail("it was run"))
+    monkeypatch.setattr("ctxarith.corpus.run", lambda *_, **__: pytest.fail("it was run"))
+    said = str(corpus.explain(PIPELINE, principal=ME))
+    parts = [
+        "tenant = 'default'",
+        "semantic",
+        "lexical",
+        "scope plant",
+        "status = 'final'",
+        "superseded",
+        "Top",
+    ]
+    assert [part for part in parts if part not in said] == []
+
+
+def test_a_plan_of_an_empty_corpus_needs_no_record(corpus: Corpus) -> None:
+    assert "semantic" in str(corpus.explain(semantic & everyone))
+
+
+def test_a_plan_says_what_the_store_could_do_itself(corpus: Corpus) -> None:
+    lines = str(corpus.explain(semantic & everyone & (field("status") == "final"))).splitlines()
+    assert any("status" in line and "the store can too" in line for line in lines)
+
+
+def test_explaining_needs_the_principal_that_running_needs() -> None:
+    corpus = in_memory(*CASE)
+    with pytest.raises(PrincipalRequired):
+        corpus.explain(PIPELINE)
+    with pytest.raises(PrincipalRequired):
+        corpus.explain(PIPELINE, "fee")
+
+
+def test_explaining_with_a_text_runs_and_counts() -> None:
+    corpus = in_memory(*CASE)
+    said = corpus.explain(PIPELINE, "fee", principal=ME)
+    assert [step.count for step in said.trace.steps] == [7, 6, 5, 4, 4, 3, 4, 4, 4, 3, 2]
+
+
+def test_explaining_something_else_is_refused() -> None:
+    with pytest.raises(AlgebraError):
+        in_memory().explain("fee")  # type: ignore[call-overload]
+
+
+# Why
+
+
+@pytest.mark.parametrize(
+    ("rid", "parts"),
+    [
+        ("new", ["in the context at place", "replaces old", "semantic rank", "lexical rank"]),
+        ("old", ["superseded", "named in supersedes", "new"]),
+        ("b", ["top", "below the first 3"]),
+        ("c", ["over_budget"]),
+        ("elsewhere", ["outside scope plant"]),
+        ("draft", ["fails status = 'final'"]),
+    ],
+)
+def test_why_says_what_became_of_a_record(result: Result, rid: str, parts: list[str]) -> None:
+    why = result.why(rid)
+    assert why.found
+    assert [part for part in parts if part not in str(why)] == []
+
+
+def test_why_names_every_condition_that_fails() -> None:
+    corpus = in_memory(record("a", metadata={"kind": "memo", "year": 2020}))
+    result = corpus.retrieve(
+        "fee", where={"kind": "note", "year": {"$gte": 2024}, "kept": {"$exists": False}}
+    )
+    assert str(result.why("a")) == "a: fails kind = 'note'; fails year >= 2024"
+
+
+def test_why_says_that_no_source_came_upon_a_record() -> None:
+    corpus = in_memory(record("a", "lamp"), record("old", "lamp"), record("x", "fee", supersedes=["old"]))
+    result = corpus.run((lexical & everyone) - superseded, "fee")
+    assert "not recalled" in str(result.why("a"))
+    assert "superseded" in str(result.why("old"))
+
+
+def test_why_tells_every_version_of_an_id() -> None:
+    corpus = in_memory(record("r", "fee 10", version="1"), record("r", "fee 12", version="2"))
+    lines = corpus.retrieve("fee").why("r").lines
+    assert [line.split(":")[0] for line in lines] == ["version 1", "version 2"]
+    assert "a newer version exists" in lines[0]
+    assert "in the context at place 1 of 1" in lines[1]
+
+
+HIDDEN: list[dict[str, Any]] = [
+    {"audience": ["board"]},
+    {"tenant": "beta"},
+    {"scope": "hq"},
+    {"jurisdiction": "JP"},
+    {"embargo_until": "2026-07-01"},
+    {"retain_until": "2026-06-01"},
+    {"valid_until": "2026-06-01"},
+    {"valid_from": "2026-07-01"},
+]
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_not_permitted_is_answered_like_unknown(hidden: dict[str, Any]) -> None:
+    me = Principal("default", groups=["sales"], scopes=["plant"], jurisdictions=["IN"])
+    place: dict[str, Any] = {"scope": "plant"}
+    with_it = in_memory(record("a", **place), record("hid", **(place | hidden)))
+    without = in_memory(record("a", **place))
+    answers = [corpus.retrieve("fee", principal=me).why("hid") for corpus in (with_it, without)]
+    assert answers[0] == answers[1]
+    assert answers[0].lines == ("no such record for this caller",)
+    assert not answers[0].found
+
+
+def test_filters_hold_counts_and_no_names(result: Result) -> None:
+    said = json.dumps(result.explain().as_dict()) + str(result.explain())
+    for name in ("forbidden", "theirs", "elsewhere", "draft"):
+        assert name not in said
+
+
+# On a screen
+
+
+HOSTILE = "<script>alert(1)</script> [bold]&amp;[/bold] \"'"
+
+
+@pytest.fixture
+def hostile() -> Result:
+    odd = record(HOSTILE, "fee of long " + "words " * 50, metadata={"k": HOSTILE})
+    return in_memory(odd).retrieve(f"fee {HOSTILE}", where={"k": HOSTILE}, tokens=9)
+
+
+def test_the_notebook_form_escapes_what_records_and_filters_say(hostile: Result) -> None:
+    page = hostile.explain()._repr_html_()
+    assert "<script" not in page
+    # Once in the note of the filter, once in the name of what was left out.
+    assert page.count("&lt;script&gt;") == page.count("&amp;amp;") == 2
+
+
+def test_the_terminal_form_takes_nothing_for_markup(hostile: Result) -> None:
+    out = io.StringIO()
+    Console(file=out, width=300).print(hostile.explain())
+    assert "[bold]" in out.getvalue()
+
+
+def test_the_text_form_has_a_line_for_each_stage_and_each_drop(result: Result) -> None:
+    lines = str(result.explain()).splitlines()
+    assert [line.split()[0] for line in lines[:11]] == list(steps(result))
+    assert [line.split()[1].rstrip(":") for line in lines if line.startswith("  - ")] == ["old", "b", "c"]
+    assert repr(result.explain()) == str(result.explain())
+
+
+def test_the_bars_are_drawn_to_the_largest_count(result: Result) -> None:
+    lines = str(result.explain()).splitlines()[:11]
+    bars = [line.count("█") for line in lines]
+    assert bars[0] == max(bars)
+    assert bars == sorted(bars[:4], reverse=True) + bars[4:]
+
+
+def test_the_dictionary_form_is_plain_json(result: Result) -> None:
+    said = json.loads(json.dumps(result.explain().as_dict()))
+    assert [step["count"] for step in said["funnel"]] == [7, 6, 5, 4, 4, 3, 4, 4, 4, 3, 2]
+    assert [(drop["id"], drop["by"]) for drop in said["drops"]] == [("old", ["new"]), ("b", []), ("c", [])]
+
+
+def test_an_empty_result_can_be_explained_too(corpus: Corpus) -> None:
+    explanation = corpus.retrieve("fee").explain()
+    assert "permitted" in str(explanation)
+    assert "<table" in explanation._repr_html_()
