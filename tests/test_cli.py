@@ -193,6 +193,28 @@ def test_long_texts_are_split_at_paragraphs(run: Run, write: Write) -> None:
     assert said["citations"] == {"1": ["doc", "1"]}
 
 
+def test_chunks_that_a_text_no_longer_has_are_gone(run: Run, write: Write) -> None:
+    texts = ["Fee is 10\n\nRent is 900\n\nKeys", "Fee is 12\n\nRent is 900", "Fee is 12"]
+    kept = []
+    for text in texts:
+        run("ingest", write({"id": "doc", "text": text}), "--chunk", "5")
+        kept.append(sorted(found(run("query", "fee rent keys", "--json"))))
+    assert kept == [["doc#0", "doc#1", "doc#2"], ["doc#0", "doc#1"], ["doc"]]
+
+
+def test_a_text_that_replaces_another_replaces_all_its_chunks(run: Run, write: Write) -> None:
+    old = {"id": "old", "text": "Fee is 10\n\nRent is 900"}
+    new = {"id": "new", "text": "Fee is 12\n\nRent is 950", "supersedes": ["old"]}
+    assert told(run("ingest", write(old, new), "--chunk", "5", "--json"))["dangling"] == []
+    assert sorted(found(run("query", "fee rent", "--json"))) == ["new#0", "new#1"]
+
+
+def test_chunking_deletes_nothing_of_another_document_of_the_same_source(run: Run, write: Write) -> None:
+    for rid, text in (("sec1", "Fee is 10"), ("sec2", "Rent is 900\n\nKeys"), ("sec2", "Rent is 950")):
+        run("ingest", write({"id": rid, "text": text, "source_id": "book"}), "--chunk", "5")
+    assert sorted(found(run("query", "fee rent keys", "--json"))) == ["sec1", "sec2"]
+
+
 def test_lines_that_name_no_tenant_and_no_scope_get_the_given_ones(run: Run, write: Write) -> None:
     path = write({"id": "a", "text": "Fee"}, {"id": "b", "text": "Fee", "tenant": "beta", "scope": "x"})
     run("ingest", path, "--tenant", "acme", "--scope", "ops")

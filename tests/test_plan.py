@@ -211,7 +211,7 @@ class Scene:
             for new in active:
                 if old.id in new.supersedes:
                     heirs[key(old)].add(key(new))
-                    if newness(new) < newness(old):
+                    if is_backwards(new, old):
                         against.add(key(old))
         for old in old_rows:
             versions = [row for row in active if row.id == old.id and newness(row) > newness(old)]
@@ -240,6 +240,14 @@ def facts(row: Record) -> set[tuple[str | None, str]]:
 def newness(row: Record) -> tuple[datetime, datetime, int, str]:
     never = datetime.min.replace(tzinfo=UTC)
     return (row.valid_from or row.created_at or never, row.created_at or never, int(row.version), row.id)
+
+
+def is_backwards(new: Record, old: Record) -> bool:
+    """Against the dates; or, where they say nothing, against the order of two that assert one fact."""
+    late, early = old.valid_from or old.created_at, new.valid_from or new.created_at
+    if late is not None and early is not None and late > early:
+        return True
+    return newness(new) < newness(old) and bool(facts(new) & facts(old))
 
 
 def reached(start: Key, heirs: Mapping[Key, set[Key]]) -> set[Key]:

@@ -124,6 +124,14 @@ def test_a_date_in_the_future_is_age_nought(dated: datetime, half_life: float) -
     assert recency(dated, NOW, half_life) == 1.0
 
 
+def test_future_and_ancient_dates_rank_without_running_over() -> None:
+    far = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    dates = {"a": NOW, "b": NOW + timedelta(days=10), "c": far, "d": datetime(1, 1, 1, tzinfo=UTC)}
+    corpus = near(dict.fromkeys(dates, 0.8), *(record(rid, created_at=at) for rid, at in dates.items()))
+    hits = ranked(corpus, composite(weights=(0, 1, 0))).hits
+    assert [(hit.id, hit.score) for hit in hits] == [("c", 1.0), ("b", 1.0), ("a", 1.0), ("d", 0.0)]
+
+
 @given(strategies.times(), st.sampled_from([0.001, 30, 1e6]))
 def test_recency_stays_between_nought_and_one(dated: datetime, half_life: float) -> None:
     assert 0.0 <= recency(dated.astimezone(UTC), NOW, half_life) <= 1.0

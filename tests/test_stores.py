@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -280,6 +281,27 @@ def test_scrubbing_clears_the_unused_part_of_chromas_graph_file(tmp_path: Path) 
         file.write(b"ZEBRA-SECRET-42")
     store.scrub()
     assert b"ZEBRA" not in graph.read_bytes()
+
+
+def unused(folder: Path) -> bytes:
+    """What stands behind the last element of hnswlib's file; its header says where that is."""
+    (header,) = folder.rglob("header.bin")
+    _, offset, _, used, size = struct.unpack("<IQQQQ", header.read_bytes()[:36])
+    return header.with_name("data_level0.bin").read_bytes()[offset + used * size :]
+
+
+def test_the_unused_part_of_chromas_graph_file_is_always_blank(tmp_path: Path) -> None:
+    # PK-08: Chroma writes the file anew when it is first used and whenever it is opened.
+    held = []
+    for n in range(2):
+        store = ChromaStore(tmp_path)
+        assert len(ids(store.rows())) == n
+        held += [unused(tmp_path)] if n else []
+        store.write([row(Record(id=f"r{n}", text="ZEBRA-SECRET-42 " * 100))])
+        held.append(unused(tmp_path))
+        store.close()
+        held.append(unused(tmp_path))
+    assert [part.strip(b"\0") for part in held] == [b""] * 5
 
 
 def test_chromas_own_search_works_after_scrubbing(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +43,7 @@ from ctxarith.stores.journal import SqliteJournal
 from tests.conftest import NOW, MakeCorpus
 from tests.fakes import TableEmbedder, WordEmbedder
 
+ROOT = Path(__file__).resolve().parents[1]
 DAY = timedelta(days=1)
 JANUARY, MARCH = datetime(2026, 1, 10, tzinfo=UTC), datetime(2026, 3, 10, tzinfo=UTC)
 ACME, BETA = Principal("acme"), Principal("beta")
@@ -263,6 +266,31 @@ def test_a_removal_that_was_killed_half_way_has_not_happened(bench: Bench) -> No
     store.remove([rows[0].key])
     store.close()
     assert texts(bench.open(), "r1", "r2") == ["one", "two"]
+
+
+DIES = """
+import os, sys
+from ctxarith import Corpus, Record
+from ctxarith.stores.chroma import ChromaStore
+from tests.fakes import WordEmbedder
+corpus = Corpus.open(sys.argv[1], embedder=WordEmbedder())
+corpus.add([Record(id="r1", text="Fee is 10 EUR")])
+write = ChromaStore.write
+def dies(self, rows):
+    write(self, rows[:2])
+    os._exit(9)
+ChromaStore.write = dies
+corpus.add([Record(id="r1", text="Fee is 12 EUR"), Record(id="r2", text="Rent is 900 EUR")])
+"""
+
+
+def test_a_process_that_dies_in_a_write_leaves_what_was_acknowledged(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", DIES, tmp_path], cwd=ROOT, timeout=60)
+    assert done.returncode == 9
+    assert SqliteJournal(tmp_path / "journal.sqlite").pending()[0]
+    with Corpus.open(tmp_path, embedder=WordEmbedder()) as corpus:
+        assert texts(corpus, "r1", "r2") == ["Fee is 10 EUR"]
+        assert ids(corpus.retrieve("fee rent")) == ["r1"]
 
 
 def test_a_removal_that_fails_is_reported_and_can_be_repeated(bench: Bench) -> None:

@@ -122,4 +122,6 @@ class MissingExtra(CtxArithError, ImportError):
 
 def _short(value: object, limit: int = 80) -> str:
     text = repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    half = limit // 2 - 2
+    # Cut in the middle: the end of a path or an id is what tells it from others.
+    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"

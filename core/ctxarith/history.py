@@ -53,13 +53,12 @@ def history_of(
         value = _value(record, subject, attribute)
         if value is None or not standing[row]:
             continue
-        for old in revisions(record):
+        corrected = [old for old in revisions(record) if allowed.standing.matches(old.record)]
+        for number, old in enumerate(corrected, start=1):
             earlier = _value(old.record, subject, attribute)
-            if old.revision and earlier is not None and allowed.standing.matches(old.record):
+            if earlier is not None:
                 chain.append(
-                    Assertion(
-                        old.record, earlier, CORRECTED, (record.id,), "corrected in place", old.revision
-                    )
+                    Assertion(old.record, earlier, CORRECTED, (record.id,), "corrected in place", number)
                 )
         heads = retirement.reasserted_by(row, subject, attribute)
         if heads is not None:

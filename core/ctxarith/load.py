@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctxarith.corpus import Corpus
+from ctxarith.ingest.chunk import document_of
 from ctxarith.ingest.files import batches
 from ctxarith.model import DEFAULT_TENANT, Record
 
@@ -30,7 +31,7 @@ def load(corpus: Corpus, lines: Iterable[Line], *, batch: int, chunked: bool = F
     """
     counts = {"added": 0, "corrected": 0, "unchanged": 0, "embedded": 0}
     dangling: set[tuple[str, str]] = set()
-    chunks: dict[tuple[str, str], set[str]] = defaultdict(set)
+    chunks: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for part in batches(lines, batch):
         report = corpus.add(part)
         owners = {_tenant_of(line) for line in part}
@@ -38,10 +39,11 @@ def load(corpus: Corpus, lines: Iterable[Line], *, batch: int, chunked: bool = F
         for name in counts:
             counts[name] += getattr(report, name)
         for line in part if chunked else ():
-            chunks[(line.tenant, line.source_id)].add(line.id)
-    for (owner, source), kept in chunks.items():
-        # What an edited document no longer says must not be found.
-        corpus.delete(set(corpus.ids_of(source, tenant=owner)) - kept, tenant=owner)
+            chunks[(line.tenant, line.source_id, document_of(line.id))].add(line.id)
+    for (owner, source, document), kept in chunks.items():
+        # What an edited document no longer says must not be found; other documents of its source stay.
+        own = {one for one in corpus.ids_of(source, tenant=owner) if document_of(one) == document}
+        corpus.delete(own - kept, tenant=owner)
     # A later batch may have brought what an earlier one named.
     held = {one for owner, one in dangling if corpus.holds(one, tenant=owner)}
     return Loaded(counts, tuple(sorted({one for _, one in dangling} - held)))

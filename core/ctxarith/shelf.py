@@ -100,8 +100,8 @@ class Shelf:
 
     def ids_of_source(self, tenant: str, source_id: str) -> list[str]:
         """The ids of a source's chunks."""
-        same = (r for r in self.snapshot.records if r.tenant == tenant and r.source_id == source_id)
-        return sorted({record.id for record in same})
+        rows = self.snapshot.of_source(tenant, source_id)
+        return sorted({self.snapshot.records[row].id for row in rows})
 
     def revisions(self, record: Record) -> list[Row]:
         """The corrected contents of a record's versions, from the store."""

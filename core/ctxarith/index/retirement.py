@@ -40,13 +40,16 @@ class Retirement:
         self._loops = self._read_links(active, standing)
         fact_active = active.copy()
         # Else a record linked against the order would retire the very one that replaces it.
-        backwards = [old for old, news in self._named.items() if any(self._older(n, old) for n in news)]
+        backwards = [old for old, news in self._named.items() if any(self._backwards(n, old) for n in news)]
         fact_active[backwards] = False
         self._fact_by = self._facts(fact_active)
         self._version_by = self._versions(active)
         self.mask = self._mask(standing)
-        if backwards:
-            self._find_loops(backwards)
+        # Only a link from the older to the newer can close a loop with slots.
+        rank = self._slots.rank
+        suspects = [old for old, news in self._named.items() if any(rank[n] < rank[old] for n in news)]
+        if suspects:
+            self._find_loops(suspects)
         for row in self._loops:
             self.mask[row] &= bool(self.heirs(row))
         self._heads: dict[int, tuple[int, ...]] = {}
@@ -59,8 +62,11 @@ class Retirement:
                 self._named[old].append(new)
         return loops
 
-    def _older(self, one: int, other: int) -> bool:
-        return bool(self._slots.rank[one] < self._slots.rank[other])
+    def _backwards(self, new: int, old: int) -> bool:
+        """Whether a link goes against the dates, or against the order between two that assert one fact."""
+        if self._slots.against_dates(new, old):
+            return True
+        return bool(self._slots.rank[new] < self._slots.rank[old]) and self._slots.rivals(new, old)
 
     def _facts(self, active: Mask) -> Rows:
         """For each assertion the newest row that reasserts it, or -1. Guesses need similarity."""
@@ -155,12 +161,12 @@ class Retirement:
         return "; ".join(self._change(at) for at in self._slots.pairs_of[row] if self._fact_by[at] >= 0)
 
     def _change(self, at: int) -> str:
-        """What a fact was and is now; the value of a record that is not visible stays unsaid."""
+        """What a fact was and is now; the value of a record that is gone itself stays unsaid."""
         slot, by = self._slots.facts.slots[at], int(self._fact_by[at])
         fact = (slot.subject, slot.attribute)
         now = (s.value for s in asserted(self._slots.records[by]) if (s.subject, s.attribute) == fact)
         named = f"{slot.subject}/{slot.attribute}"
-        if not self._visible[by]:
+        if not self._visible[by] or self.mask[by]:
             return f"{named} was {_said(slot.value)} and has changed"
         return f"{named} is now {_said(next(now))}, was {_said(slot.value)}"
 

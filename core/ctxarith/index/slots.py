@@ -136,6 +136,11 @@ class Slots:
         """Whether any loop of links was met on disk; no subset of the links has one otherwise."""
         return bool(looping(self.links))
 
+    def rivals(self, one: int, other: int) -> bool:
+        """Whether two rows assert the same fact."""
+        first, second = ({(s.subject, s.attribute) for s in asserted(self.records[r])} for r in (one, other))
+        return not first.isdisjoint(second)
+
     def against_dates(self, new: int, old: int) -> bool:
         """Whether a link names a record that is dated later than the one that names it."""
         first, second = self.records[old], self.records[new]

@@ -145,7 +145,11 @@ class Snapshot:
 
     def linked_to(self, tenant: str, name: str) -> list[int]:
         """The rows that a link names: those of an id, or else the chunks of a source."""
-        return self.named(tenant, name) or self._by_source.get((tenant, name), [])
+        return self.named(tenant, name) or self.of_source(tenant, name)
+
+    def of_source(self, tenant: str, source_id: str) -> list[int]:
+        """The rows of a source's chunks, all versions."""
+        return self._by_source.get((tenant, source_id), [])
 
     @cached_property
     def _by_source(self) -> dict[tuple[str, str], list[int]]:

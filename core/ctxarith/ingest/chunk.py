@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,15 @@ def chunked(records: Iterable[Record], splitter: Splitter | Any) -> Iterator[Rec
         for number, piece in enumerate(pieces):
             chunk_id = record.id if len(pieces) == 1 else f"{record.id}#{number}"
             yield replace(record, id=chunk_id, text=piece, source_id=record.source_id)
+
+
+def document_of(chunk_id: str) -> str:
+    """The id of the document that a chunk was cut from.
+
+    >>> document_of("a#0"), document_of("a")
+    ('a', 'a')
+    """
+    return re.sub(r"#[0-9]+$", "", chunk_id)
 
 
 def paragraphs(limit: int, count: Callable[[str], int]) -> Splitter:

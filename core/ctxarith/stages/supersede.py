@@ -79,13 +79,13 @@ class Supersession:
 def _merged(ranking: Ranking, own: Rows, heirs: Rows, places: Rows, nth: Sequence[int]) -> Ranking:
     """Rows in their own places and heirs in the places they inherit; each row once, at its best.
 
-    With equal scores a row's own evidence stands: it inherits only what is better.
+    With equal scores the better place decides.
     """
     place = np.concatenate([own, places])
     rows = np.concatenate([ranking.rows[own], heirs])
     step = np.concatenate([np.zeros(len(own), np.int64), np.asarray(nth, np.int64)])
     via = np.concatenate([np.full(len(own), -1), ranking.rows[places]])
-    best = np.lexsort((place, step < 0, -ranking.scores[place], rows))
+    best = np.lexsort((step, place, -ranking.scores[place], rows))
     best = best[np.flatnonzero(np.diff(rows[best], prepend=-1))]
     best = best[np.lexsort((step[best], place[best], -ranking.scores[place[best]]))]
     where = place[best]

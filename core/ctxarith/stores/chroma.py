@@ -44,6 +44,7 @@ class ChromaStore:
         from chromadb.config import Settings
 
         self._folder = Path(folder)
+        self._seen: dict[Path, tuple[int, int]] = {}
         try:
             self._client: ClientAPI = chromadb.PersistentClient(
                 path=str(self._folder), settings=Settings(anonymized_telemetry=False)
@@ -67,6 +68,7 @@ class ChromaStore:
                 documents=[row.record.text for row in part],
                 metadatas=[flatten(row.record, row.revision) for row in part],
             )
+        self._tidy()
 
     def remove(self, keys: Sequence[RowKey]) -> None:
         """Delete those of the keys that are there."""
@@ -75,6 +77,7 @@ class ChromaStore:
             known = self._collection.get(ids=ids[start : start + self._batch], include=[])["ids"]
             if known:
                 self._collection.delete(ids=known)
+        self._tidy()
 
     def rows(self) -> Iterator[Row]:
         """Every row, page by page."""
@@ -105,14 +108,24 @@ class ChromaStore:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             database.close()
-        for header in self._folder.glob("*/header.bin"):
-            _clear_unused(header)
+        self._tidy()
 
     def close(self) -> None:
         """Let go of the client; its files are released when no other handle uses them."""
         close = getattr(self._client, "close", None)
         if close is not None:
             close()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Clear the unused part of each vector file that Chroma has written since the last look."""
+        for header in self._folder.glob("*/header.bin"):
+            vectors = header.with_name("data_level0.bin")
+            if not vectors.exists():
+                continue
+            if self._seen.get(vectors) != _stamp(vectors):
+                _clear_unused(header, vectors)
+                self._seen[vectors] = _stamp(vectors)
 
     def _pages(self, where: dict[str, Any] | None) -> Iterator[Row]:
         for offset in range(0, self._collection.count(), _PAGE):
@@ -125,9 +138,11 @@ class ChromaStore:
             for text, flat, vector in zip(*columns, strict=True):  # type: ignore[arg-type]
                 record, revision = restore(flat, text or "")
                 yield Row(record, np.asarray(vector, dtype=np.float32), revision)
+            # Loading a vector segment makes Chroma write its file anew.
+            self._tidy()
 
 
-def _clear_unused(header: Path) -> None:
+def _clear_unused(header: Path, vectors: Path) -> None:
     """Overwrite the part of hnswlib's vector file that holds no element yet.
 
     hnswlib writes that part from memory it never set, in which pieces of documents can lie.
@@ -136,13 +151,17 @@ def _clear_unused(header: Path) -> None:
     if len(layout) < _HEADER.size:
         return
     version, offset, most, used, size = _HEADER.unpack(layout)
-    vectors = header.with_name("data_level0.bin")
-    if version != 1 or used > most or not vectors.exists():
+    if version != 1 or used > most:
         return
     with vectors.open("r+b") as file:
         end = file.seek(0, 2)
         start = file.seek(min(offset + used * size, end))
         file.write(bytes(end - start))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def row_id(key: RowKey) -> str:
