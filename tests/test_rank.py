@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ctxarith import (
     ArgumentError,
+    Candidates,
     Corpus,
     Record,
     Result,
@@ -266,6 +267,13 @@ def test_the_record_of_the_identifier_stays_on_top_in_every_order(corpus: Corpus
     hits = corpus.retrieve("fee quote GJ-4521", rank=rank).hits
     assert [(hit.id, hit.tier) for hit in hits[:1]] == [("named", 1)]
     assert [hit.tier for hit in hits[1:]] == [0, 0]
+
+
+@pytest.mark.parametrize("source", [semantic, lexical])
+def test_the_record_of_the_identifier_stands_on_top_of_a_single_source_too(source: Candidates) -> None:
+    named = record("named", "much else that GJ-4521 has said in a long call of last year")
+    corpus = near({"fee GJ 4521": 0.9, named.text: 0.1}, named, record("close", "fee GJ 4521"))
+    assert ids(corpus.run(source & everyone, "fee GJ-4521")) == ["named", "close"]
 
 
 def test_what_falls_below_the_count_is_named(three: Corpus) -> None:
