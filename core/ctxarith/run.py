@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 import numpy as np
 
@@ -102,7 +103,7 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
         steps=tuple(clock.steps),
         left=Drops(drops),
         stages=tuple(map(repr, plan.stages)),
-        tokens=count_with(tools.count, rendered),
+        tokens=moment.count(rendered),
         naive_tokens=int(snapshot.token_counts[scene.target].sum()),
     )
     citations = {n: (b.hit.record.source_id, b.hit.record.version) for n, b in enumerate(blocks, start=1)}
@@ -119,7 +120,8 @@ def _moment(snapshot: Snapshot, at: datetime, tools: Tools) -> Moment:
 
     return Moment(
         at,
-        lambda text: count_with(tools.count, text),
+        # The same page is counted when it is built, noted and delivered.
+        lru_cache(maxsize=64)(lambda text: count_with(tools.count, text)),
         similarity,
         lambda hit: snapshot.passage(hit.record),
     )

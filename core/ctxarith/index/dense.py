@@ -57,12 +57,20 @@ class Dense:
         """
         rows = np.flatnonzero(target & ~self._blank)
         if len(rows) > max(depth, _CHUNK):
-            rough = self._unit[rows] @ unit(query[None, :])[0]
+            rough = self._rough(rows, unit(query[None, :])[0])
             competing = rough[counted[rows]]
             if len(competing) > depth:
                 cut = np.partition(competing, len(competing) - depth)[len(competing) - depth]
                 rows = rows[rough >= cut - 2 * _COARSE_ERROR]
         return rows, self.cosines(rows, query)
+
+    def _rough(self, rows: Rows, query: Vector) -> NDArray[np.float32]:
+        """float32 cosines; one pass over everything where gathering the rows would cost more."""
+        if len(rows) * 4 > len(self._unit):
+            everything: NDArray[np.float32] = (self._unit @ query)[rows]
+            return everything
+        gathered: NDArray[np.float32] = self._unit[rows] @ query
+        return gathered
 
     def similarity(self, one: int, other: int) -> float:
         """Cosine of two rows."""
