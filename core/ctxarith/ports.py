@@ -111,6 +111,27 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
+class Following(Protocol):
+    """A store that keeps something of its files in memory and must be told that they have changed."""
+
+    def refresh(self) -> None:
+        """See what another process has written."""
+        ...
+
+
+class Lock(Protocol):
+    """Keeps a second process from writing."""
+
+    def take(self) -> bool:
+        """Whether this process may write, now and until `release`."""
+        ...
+
+    def release(self) -> None:
+        """Let another process write."""
+        ...
+
+
 class Journal(Protocol):
     """What makes a write whole: how to take it back is on disk before the store is touched."""
 
@@ -124,6 +145,10 @@ class Journal(Protocol):
 
     def settle(self) -> None:
         """The write is complete, or was taken back."""
+        ...
+
+    def changed_elsewhere(self) -> bool:
+        """Whether another process has begun or settled a write since the last call."""
         ...
 
     def settings(self) -> dict[str, str]:

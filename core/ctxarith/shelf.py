@@ -14,10 +14,11 @@ from ctxarith.index.snapshot import Indexer, Snapshot
 from ctxarith.ingest.prepare import content_hash
 from ctxarith.ingest.write import Added, Embed, Writer
 from ctxarith.model import Record
-from ctxarith.ports import Journal, Row, Store, Vector
+from ctxarith.ports import Following, Journal, Lock, Row, Store, Vector
 from ctxarith.stores.chroma import ChromaStore
 from ctxarith.stores.inmemory import InMemoryStore
 from ctxarith.stores.journal import SqliteJournal
+from ctxarith.stores.lock import NoLock, WriterLock
 
 _TRUE, _FALSE = "yes", "no"
 
@@ -25,17 +26,31 @@ _TRUE, _FALSE = "yes", "no"
 class Shelf:
     """Readers take `snapshot` and need no lock; writers take turns."""
 
-    def __init__(self, store: Store, journal: Journal, wanted: Mapping[str, str]) -> None:
+    def __init__(self, store: Store, journal: Journal, lock: Lock, wanted: Mapping[str, str]) -> None:
         self._store = store
         self._journal = journal
+        self._writing = lock
         self.settings = _settled(journal, wanted)
-        self._writer = Writer(store, journal)
+        self._writer = Writer(store, journal, lock)
         self._lock = threading.RLock()
         analyzer = Analyzer(self.settings["stem"] == _TRUE, self.settings["stop_words"] == _TRUE)
         self.searchable = tuple(filter(None, self.settings["searchable"].split("\n")))
-        rows = self._writer.opening_rows()
-        self.snapshot = Snapshot({}, Indexer(analyzer, self.searchable)).changed(rows, ())
+        self._snapshot = Snapshot({}, Indexer(analyzer, self.searchable))
+        self._follow()
         self.handles = 0
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The present state; what another process has written since is read first."""
+        if self._journal.changed_elsewhere():
+            with self._lock:
+                if isinstance(self._store, Following):
+                    self._store.refresh()
+                self._follow()
+        return self._snapshot
+
+    def _follow(self) -> None:
+        self._snapshot = self._snapshot.replaced(self._writer.opening_rows())
 
     @property
     def store(self) -> Store:
@@ -78,7 +93,7 @@ class Shelf:
             self._check_lengths(lengths)
             report, snapshot = self._writer.add(records, self.snapshot, checked, given)
             self._remember_dimension(snapshot)
-            self.snapshot = snapshot
+            self._snapshot = snapshot
             return report
 
     def remove(self, tenant: str, ids: Iterable[str], *, scrub: bool = False) -> int:
@@ -86,7 +101,7 @@ class Shelf:
         with self._lock:
             known = [rid for rid in dict.fromkeys(ids) if self.snapshot.named(tenant, rid)]
             if known:
-                self.snapshot = self._writer.remove(tenant, known, self.snapshot)
+                self._snapshot = self._writer.remove(tenant, known, self.snapshot)
             if scrub:
                 self._writer.scrub()
             return len(known)
@@ -95,7 +110,7 @@ class Shelf:
         """End the facts of the ids now; what they had retired stays retired."""
         with self._lock:
             rows = [row for rid in dict.fromkeys(ids) for row in self._ending(tenant, rid, now)]
-            self.snapshot = self._writer.replace(rows, self.snapshot)
+            self._snapshot = self._writer.replace(rows, self.snapshot)
             return len({row.record.id for row in rows})
 
     def ids_of_source(self, tenant: str, source_id: str) -> list[str]:
@@ -114,6 +129,7 @@ class Shelf:
         with self._lock:
             self._store.close()
             self._journal.close()
+            self._writing.release()
 
     def _ending(self, tenant: str, rid: str, now: datetime) -> Iterable[Row]:
         for row in self.snapshot.named(tenant, rid):
@@ -186,7 +202,7 @@ def open_shelf(
             except OSError as error:
                 raise StoreError(f"the folder {str(folder)!r} cannot be used: {error}") from error
             make = make_store or (lambda place: ChromaStore(place / "chroma"))
-            shelf = _made(SqliteJournal(folder / "journal.sqlite"), lambda: make(folder), wanted)
+            shelf = _made(folder, lambda: make(folder), wanted)
             _OPEN[folder] = shelf
         else:
             _check(shelf.settings, wanted)
@@ -194,10 +210,11 @@ def open_shelf(
         return shelf
 
 
-def _made(journal: SqliteJournal, make: Callable[[], Store], wanted: Mapping[str, str]) -> Shelf:
+def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str]) -> Shelf:
+    journal = SqliteJournal(folder / "journal.sqlite")
     try:
         _settled(journal, wanted)
-        return Shelf(make(), journal, wanted)
+        return Shelf(make(), journal, WriterLock(folder / "writer.lock"), wanted)
     except BaseException:
         journal.close()
         raise
@@ -205,7 +222,7 @@ def _made(journal: SqliteJournal, make: Callable[[], Store], wanted: Mapping[str
 
 def shelf_in_memory(wanted: Mapping[str, str]) -> Shelf:
     """A shelf that is gone with the process."""
-    shelf = Shelf(InMemoryStore(), SqliteJournal(), wanted)
+    shelf = Shelf(InMemoryStore(), SqliteJournal(), NoLock(), wanted)
     shelf.handles = 1
     return shelf
 

@@ -13,7 +13,7 @@ from ctxarith.fields import Field
 from ctxarith.index.graph import looping
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.model import Record
-from ctxarith.ports import Journal, Row, RowKey, Store, Vector
+from ctxarith.ports import Journal, Lock, Row, RowKey, Store, Vector
 from ctxarith.predicate import And
 
 Embed = Callable[[Sequence[str]], Iterable[Sequence[Vector]]]
@@ -38,29 +38,41 @@ class Writer:
     store back as it was: so a batch is seen whole or not at all.
     """
 
-    def __init__(self, store: Store, journal: Journal) -> None:
+    def __init__(self, store: Store, journal: Journal, lock: Lock) -> None:
         self._store = store
         self._journal = journal
+        self._lock = lock
         self._staged: dict[str, Vector] = {}
         self._revisions: dict[RowKey, int] = {}
 
     def opening_rows(self) -> list[Row]:
-        """Take back what was left half-way, then read the current rows of the store."""
-        self.recover()
-        current = []
-        for row in self._store.rows():
-            if row.revision == 0:
-                current.append(row)
-            else:
+        """The current rows of the store, without what is half-way.
+
+        What a dead process left half-way is taken back. What a living one is writing just now is left
+        to it, and read as it was before.
+        """
+        keys, before = self._journal.pending()
+        in_flight: set[RowKey] = set()
+        if keys and self._lock.take():
+            self.recover()
+            self._lock.release()
+        elif keys:
+            in_flight = set(keys)
+        rows = [row for row in self._store.rows() if row.key not in in_flight]
+        for row in rows:
+            if row.revision:
                 self._note_revision(row.key)
-        return current
+        return [row for row in (*rows, *(before if in_flight else ())) if row.revision == 0]
 
     def recover(self) -> None:
-        """Undo a write that was begun and never settled.
+        """Take the lock, and undo a write that was begun and never settled.
 
         Raises:
-            StoreError: the store still fails; the journal keeps the description.
+            StoreError: another process writes this corpus, or the store still fails; then the journal
+                keeps the description.
         """
+        if not self._lock.take():
+            raise StoreError("another process is writing this corpus: close it there, or write through it")
         keys, before = self._journal.pending()
         if not keys and not before:
             return

@@ -37,15 +37,24 @@ def recency(dated: datetime | None, now: datetime, half_life_days: float = HALF_
     >>> recency(now - timedelta(days=30), now)
     0.5
     """
-    if dated is None:
-        return NEUTRAL_RECENCY
-    age_days = max(0.0, (now - dated).total_seconds() / 86_400)
-    return math.exp(-math.log(2) * age_days / half_life_days)
+    moment = np.asarray([seconds(dated)])
+    return float(_recencies(moment, seconds(now), half_life_days)[0])
+
+
+def _recencies(dates: Scores, now: float, half_life_days: float) -> Scores:
+    age_days = np.maximum(0.0, now - dates) / 86_400
+    recent: Scores = np.exp(-math.log(2) * age_days / half_life_days)
+    recent[~np.isfinite(dates)] = NEUTRAL_RECENCY
+    return recent
 
 
 def density(record: Record, half: float = HALF_DENSITY) -> float:
     """Entities per token d, as `d / (d + half)`: no record's density depends on another's."""
     per_token = (record.entity_count or 0) / max(record.token_count or 0, 1)
+    return float(_densities(np.asarray([per_token]), half)[0])
+
+
+def _densities(per_token: Scores, half: float) -> Scores:
     return per_token / (per_token + half)
 
 
@@ -86,12 +95,9 @@ class Composite(Stage):
 
     def _scores(self, table: Table, rounded: Scores, now: datetime) -> Scores:
         alpha, beta, gamma = self.weights
-        age_days = np.maximum(0.0, seconds(now) - table.dates) / 86_400
-        recent = np.exp(-math.log(2) * age_days / self.half_life_days)
-        recent[~np.isfinite(table.dates)] = NEUTRAL_RECENCY
-        dense = table.per_token / (table.per_token + self.half_density)
-        scores: Scores = alpha * rounded + beta * recent + gamma * dense
-        return scores
+        scores: Scores = alpha * rounded
+        scores = scores + beta * _recencies(table.dates, seconds(now), self.half_life_days)
+        return scores + gamma * _densities(table.per_token, self.half_density)
 
     def _relevance(self, pool: Pool) -> Scores:
         found = pool.table.found

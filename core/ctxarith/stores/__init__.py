@@ -4,5 +4,6 @@ inmemory   the reference: exact and plain, used by tests and throwaway corpora
 chroma     the default: one collection in a folder, readable by any other Chroma tool
 flat       records as flat metadata and back
 journal    how a write is taken back (SQLite)
+lock       one writing process for a folder
 contract   the checks that every store must pass, for third parties too
 """

@@ -40,21 +40,30 @@ class ChromaStore:
     name = "Chroma"
 
     def __init__(self, folder: str | Path, *, collection: str = COLLECTION) -> None:
+        self._folder = Path(folder)
+        self._name = collection
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._connect()
+
+    def _connect(self) -> None:
         import chromadb
         from chromadb.config import Settings
 
-        self._folder = Path(folder)
-        self._seen: dict[Path, tuple[int, int]] = {}
         try:
             self._client: ClientAPI = chromadb.PersistentClient(
                 path=str(self._folder), settings=Settings(anonymized_telemetry=False)
             )
             self._collection = self._client.get_or_create_collection(
-                collection, embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
+                self._name, embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
             )
             self._batch = int(self._client.get_max_batch_size())
         except Exception as error:
             raise StoreError(f"Chroma cannot be opened in {str(self._folder)!r}: {error}") from error
+
+    def refresh(self) -> None:
+        """Open Chroma anew: it keeps the state of its vector segments in memory."""
+        self.close()
+        self._connect()
 
     def write(self, rows: Sequence[Row]) -> None:
         """Upsert in batches that Chroma accepts; keys that a row no longer has are removed first."""

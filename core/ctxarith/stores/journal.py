@@ -39,6 +39,8 @@ class SqliteJournal:
         )
         self._guarded(lambda: self._database.execute("PRAGMA secure_delete = ON"))
         self._guarded(lambda: self._database.executescript(_SCHEMA))
+        self._version = 0
+        self.changed_elsewhere()
 
     def intend(self, keys: Sequence[RowKey], before: Sequence[Row]) -> None:
         """Describe, in one transaction, how to take back the write that begins now."""
@@ -72,6 +74,12 @@ class SqliteJournal:
             self._database.execute("DELETE FROM pending_row")
 
         self._transacted(clear)
+
+    def changed_elsewhere(self) -> bool:
+        """Whether another connection has committed since the last call; a few microseconds."""
+        version = int(self._guarded(lambda: self._database.execute("PRAGMA data_version").fetchone()[0]))
+        changed, self._version = version != self._version, version
+        return changed
 
     def settings(self) -> dict[str, str]:
         """What the corpus remembers about itself."""

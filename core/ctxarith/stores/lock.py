@@ -1,0 +1,46 @@
+"""One writing process for a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ctxarith.errors import StoreError
+
+
+class WriterLock:
+    """Taken at the first write, kept until the corpus is closed; freed by the system when a process dies."""
+
+    def __init__(self, path: str | Path) -> None:
+        from filelock import FileLock
+
+        # Threads of this process share it: they take turns elsewhere.
+        self._lock = FileLock(path, timeout=0, thread_local=False)
+
+    def take(self) -> bool:
+        """Whether this process may write."""
+        from filelock import Timeout
+
+        if self._lock.is_locked:
+            return True
+        try:
+            self._lock.acquire()
+        except Timeout:
+            return False
+        except OSError as error:
+            raise StoreError(f"the folder cannot be locked for writing: {error}") from error
+        return True
+
+    def release(self) -> None:
+        """Let another process write."""
+        self._lock.release()
+
+
+class NoLock:
+    """For a corpus that no other process can reach."""
+
+    def take(self) -> bool:
+        """Always."""
+        return True
+
+    def release(self) -> None:
+        """Nothing to do."""
