@@ -20,7 +20,7 @@ PACKAGES = {
 LAYERS = (
     *("errors", "instant", "normalise", "model", "plain", "kinds", "predicate", "fields", "scopes", "where"),
     *("evidence", "policy", "ports", "algebra", "plan", "index", "scene", "stages", "ingest", "stores"),
-    *("models", "measure", "progress", "explain", "run", "history", "shelf", "options", "gate"),
+    *("models", "measure", "progress", "explain", "run", "history", "shelf", "shelves", "options", "gate"),
     *(
         "question",
         "intake",

@@ -20,6 +20,7 @@ from ctxarith import (
     Policy,
     Principal,
     Record,
+    Slot,
     everyone,
     field,
     lexical,
@@ -111,6 +112,21 @@ def test_every_way_of_finding_leaves_its_rank_and_score() -> None:
     evidence = first.found("semantic")
     assert evidence is not None
     assert abs(evidence.score - 1.0) < 1e-6
+
+
+def test_records_that_replace_each_other_in_a_circle_all_stay() -> None:
+    first, second = Slot("s", "first", 1), Slot("s", "second", 1)
+    circle = [
+        Record(id="a", text="pump", slots=(first,), supersedes=("d",)),
+        Record(id="b", text="pump", slots=(first,), created_at="2026-01-01"),
+        Record(id="c", text="pump", slots=(second,), created_at="2026-02-01", supersedes=("b",)),
+        Record(id="d", text="pump", slots=(second,), created_at="2026-03-01"),
+    ]
+    with memory(circle) as corpus:
+        result = corpus.run((semantic & everyone) - superseded, "pump")
+    assert sorted(hit.id for hit in result.hits) == ["a", "b", "c", "d"]
+    assert {hit.flags for hit in result.hits} == {("loop",)}
+    assert Scene(circle, ANYONE, None).heirs() == {}
 
 
 # A filter, one condition at a time

@@ -50,6 +50,7 @@ class Stage:
     __slots__ = ()
     name: ClassVar[str] = "stage"
     makes_order: ClassVar[bool] = False
+    needs_order: ClassVar[bool] = False
 
     def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
         """Apply the step."""
@@ -134,6 +135,8 @@ class Candidates:
         """
         if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 1):
             raise ArgumentError("depth", depth, "a positive whole number of records")
+        if not isinstance(exact, bool | None):
+            raise ArgumentError("exact", exact, "True or False")
         changed = (
             replace(
                 arm,

@@ -22,9 +22,11 @@ from ctxarith.policy import Principal
 from ctxarith.ports import Store, Vector
 from ctxarith.question import Question, ScopeLike, guard
 from ctxarith.run import Result, Tools, run
-from ctxarith.shelf import open_shelf, shelf_in_memory
+from ctxarith.shelves import open_shelf, shelf_in_memory
 from ctxarith.stages.assemble import Template
 from ctxarith.where import Where, where
+
+STORE_METHODS = ("write", "remove", "rows", "select", "can", "scrub", "close")
 
 
 class Corpus(Intake):
@@ -53,6 +55,8 @@ class Corpus(Intake):
             ArgumentError: names the option.
         """
         setup = Setup.of(options)
+        if store is not None and not all(callable(getattr(store, name, None)) for name in STORE_METHODS):
+            raise ArgumentError("store", store, f"a store has the methods {', '.join(STORE_METHODS)}")
         make = None if store is None else lambda _: store
         return cls(open_shelf(path, setup.wanted, make), setup)
 
@@ -87,7 +91,8 @@ class Corpus(Intake):
     ) -> int:
         """How many permitted records match, superseded ones included."""
         allowed, columns = self._gate.permission(principal, None), self._shelf.snapshot.columns
-        mask = columns.mask(allowed.visible) & columns.mask(guard(scope)) & columns.mask(where(condition))
+        visible = columns.mask(allowed.visible)
+        mask = visible & columns.mask(guard(scope), visible) & columns.mask(where(condition), visible)
         return int(mask.sum())
 
     def retrieve(

@@ -22,7 +22,11 @@ from collections.abc import Sequence
 
 
 class CtxArithError(Exception):
-    """Root of every error that this library raises on purpose."""
+    """Root of every error that this library raises on purpose. Errors can be pickled and sent on."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        details = {k: v if _is_plain(v) else _short(v) for k, v in self.__dict__.items()}
+        return _again, (type(self), self.args, details)
 
 
 class AlgebraError(CtxArithError, TypeError):
@@ -118,6 +122,17 @@ class MissingExtra(CtxArithError, ImportError):
         self.package = package
         self.extra = extra
         super().__init__(f"{what} needs the package {package!r}: pip install 'ctxarith[{extra}]'")
+
+
+def _again(kind: type[CtxArithError], args: tuple[object, ...], details: dict[str, object]) -> CtxArithError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(details)
+    return error
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | tuple)
 
 
 def _short(value: object, limit: int = 80) -> str:

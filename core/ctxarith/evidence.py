@@ -113,6 +113,10 @@ class Drops(Sequence[Drop]):
     def __iter__(self) -> Iterator[Drop]:
         return iter(self.all)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # The columns behind the parts hold records that the caller may not see.
+        return Drops, ([self.all],)
+
     @cached_property
     def all(self) -> tuple[Drop, ...]:
         """All of them."""

@@ -15,7 +15,8 @@ from ctxarith.models.embedders import embedded, given_vectors
 from ctxarith.options import Setup
 from ctxarith.ports import Vector
 from ctxarith.progress import watching
-from ctxarith.shelf import Shelf, let_go
+from ctxarith.shelf import Shelf
+from ctxarith.shelves import let_go
 
 
 class Intake:
@@ -107,10 +108,12 @@ class Intake:
 
     def holds(self, record_id: str, *, tenant: str | None = None) -> bool:
         """Whether a tenant has an id or source of this name: for those who write."""
+        _need_text("record_id", record_id)
         return bool(self._shelf.snapshot.linked_to(self._gate.tenant(tenant), record_id))
 
     def ids_of(self, source_id: str, *, tenant: str | None = None) -> list[str]:
         """The ids of a source's chunks: for those who write."""
+        _need_text("source_id", source_id)
         return self._shelf.ids_of_source(self._gate.tenant(tenant), source_id)
 
     def close(self) -> None:
@@ -137,9 +140,17 @@ class Intake:
         if (ids is None) == (source_id is None):
             raise ArgumentError("ids", ids, "name either ids or a source_id")
         if ids is None:
-            return self._shelf.ids_of_source(tenant, str(source_id))
+            return self.ids_of(_need_text("source_id", source_id), tenant=tenant)
+        if not isinstance(ids, Iterable):
+            raise ArgumentError("ids", ids, "an id or a list of ids")
         named = [ids] if isinstance(ids, str) else list(ids)
         for one in named:
             if not isinstance(one, str):
                 raise RecordError(one, "id", one, "ids are text")
         return named
+
+
+def _need_text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ArgumentError(name, value, "expected text")
+    return value

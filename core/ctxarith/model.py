@@ -195,7 +195,7 @@ def _slot(rid: str, given: object) -> Slot:
         if unknown or "attribute" not in given:
             raise RecordError(rid, "slots", given, "a slot has subject, attribute, value and inferred")
         given = Slot(
-            given.get("subject"), given["attribute"], given.get("value"), bool(given.get("inferred", False))
+            given.get("subject"), given["attribute"], given.get("value"), given.get("inferred", False)
         )
     if not isinstance(given, Slot):
         raise RecordError(rid, "slots", given, "expected a Slot or a mapping")
@@ -204,4 +204,6 @@ def _slot(rid: str, given: object) -> Slot:
     value = None if given.value is None else clean_value(rid, "slots.value", given.value)
     if isinstance(value, tuple):
         raise RecordError(rid, "slots.value", given.value, "a slot asserts one value, not a list")
-    return Slot(subject, attribute, value, bool(given.inferred))
+    if not isinstance(given.inferred, bool):
+        raise RecordError(rid, "slots.inferred", given.inferred, "True or False")
+    return Slot(subject, attribute, value, given.inferred)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import TypedDict
 
-from ctxarith.errors import ArgumentError
+from ctxarith.errors import ArgumentError, RecordError
 from ctxarith.ingest.prepare import Preparation
 from ctxarith.ingest.slots import SUBJECT_KEY, SlotExtractor
 from ctxarith.instant import zone
 from ctxarith.models.embedders import WordLlamaEmbedder, checked_embedder, identity
 from ctxarith.models.tokens import token_counter
+from ctxarith.normalise import clean_id
 from ctxarith.policy import Policy
 from ctxarith.ports import Clock, Embedder, TokenCounter
 from ctxarith.shelf import wanted_settings
@@ -71,20 +72,31 @@ class Setup:
         policy = options.get("policy")
         if policy is not None and not isinstance(policy, Policy):
             raise ArgumentError("policy", policy, "a Policy, or None for none")
-        embedder = checked_embedder(options.get("embedder") or WordLlamaEmbedder())
+        given = options.get("embedder")
+        embedder = checked_embedder(WordLlamaEmbedder() if given is None else given)
+        for name in ("clock", "slots"):
+            if options.get(name) is not None and not callable(options.get(name)):
+                raise ArgumentError(name, options.get(name), "a function")
+        for name in ("stem", "stop_words"):
+            if not isinstance(options.get(name), bool | None):
+                raise ArgumentError(name, options.get(name), "True, False or None")
+        subject_key = options.get("subject_key", SUBJECT_KEY)
+        if not isinstance(subject_key, str) or not subject_key:
+            raise ArgumentError("subject_key", subject_key, "the name of a metadata key")
+        clock = options.get("clock")
         return cls(
             embedder=embedder,
             policy=policy,
-            clock=options.get("clock") or utc_now,
+            clock=utc_now if clock is None else clock,
             counter=token_counter(options.get("tokenizer")),
             slots=options.get("slots"),
-            subject_key=options.get("subject_key", SUBJECT_KEY),
+            subject_key=subject_key,
             zone=_zone(options.get("naive_zone")),
             wanted=wanted_settings(
                 embedder=identity(embedder),
                 stem=options.get("stem"),
                 stop_words=options.get("stop_words"),
-                searchable=options.get("searchable"),
+                searchable=_keys(options.get("searchable")),
             ),
         )
 
@@ -102,6 +114,17 @@ class Setup:
 def utc_now() -> datetime:
     """The present, in UTC."""
     return datetime.now(UTC)
+
+
+def _keys(given: object) -> list[str] | None:
+    if given is None:
+        return None
+    if not isinstance(given, list | tuple) or not all(isinstance(key, str) for key in given):
+        raise ArgumentError("searchable", given, "a list of metadata keys")
+    try:
+        return [clean_id(None, key, "searchable", limit=256) for key in given]
+    except RecordError as error:
+        raise ArgumentError("searchable", given, str(error)) from error
 
 
 def _zone(name: str | None) -> tzinfo | None:

@@ -106,6 +106,6 @@ def _check_guards(arms: tuple[Arm, ...]) -> None:
 def _check_order(pipeline: Pipeline) -> None:
     ordered = len(pipeline.candidates.arms) == 1
     for stage in pipeline.stages:
-        if stage.limit is not None and not ordered:
+        if stage.needs_order and not ordered:
             raise AlgebraError(f"{stage.name} cuts a set that has no order yet: put rrf() before it")
         ordered = ordered or stage.makes_order

@@ -48,7 +48,9 @@ class Question:
         Raises:
             ArgumentError, PredicateError, ScopeError: name what is wrong.
         """
-        if self.rank not in _RANKS:
+        if not isinstance(self.include_superseded, bool):
+            raise ArgumentError("include_superseded", self.include_superseded, "True or False")
+        if not isinstance(self.rank, str) or self.rank not in _RANKS:
             raise ArgumentError("rank", self.rank, f"one of {', '.join(_RANKS)}")
         found = (semantic | lexical) & guard(self.scope) & where(self.where)
         pipeline = (found if self.include_superseded else found - superseded) >> rrf(group_by=self.group_by)

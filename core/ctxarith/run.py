@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from ctxarith.algebra import Moment
+from ctxarith.errors import ArgumentError
 from ctxarith.evidence import Drop, Drops, Hit, Step, Trace
 from ctxarith.explain import Explanation, Why, explain, why
 from ctxarith.index.snapshot import Snapshot
@@ -46,7 +47,7 @@ class Result:
     tokens: int
     trace: Trace
     citations: Mapping[int, tuple[str, str]]
-    _scene: Scene = field(repr=False)
+    _scene: Scene | None = field(repr=False, compare=False)
 
     @property
     def drops(self) -> tuple[Drop, ...]:
@@ -64,7 +65,15 @@ class Result:
 
     def why(self, record_id: str) -> Why:
         """What became of one record. Not permitted and unknown give the same answer."""
+        if not isinstance(record_id, str):
+            raise ArgumentError("record_id", record_id, "the id of a record")
+        if self._scene is None:
+            raise ArgumentError("record_id", record_id, "a stored result knows its hits and drops alone")
         return why(record_id, self.hits, self.trace, self._scene)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Stored without the index, which holds records that the caller may not see.
+        return Result, (self.text, self.hits, self.tokens, self.trace, dict(self.citations), None)
 
 
 class _Clock:

@@ -61,10 +61,10 @@ def set_scene(plan: Plan, snapshot: Snapshot, at: datetime, tick: Tick) -> Scene
     columns = snapshot.columns
     visible = columns.mask(plan.permission.visible)
     tick("permitted", int(visible.sum()), "")
-    in_scope = visible & columns.mask(plan.scope)
+    in_scope = visible & columns.mask(plan.scope, visible)
     tick("scope", int(in_scope.sum()), str(plan.scope))
     conditions = [planned.arm.condition for planned in plan.arms]
-    targets = tuple(in_scope & columns.mask(condition) for condition in conditions)
+    targets = tuple(in_scope & columns.mask(condition, in_scope) for condition in conditions)
     passed: Mask = np.logical_or.reduce(targets)
     tick("metadata", int(passed.sum()), " | ".join(dict.fromkeys(map(str, conditions))))
     standing = columns.mask(plan.permission.standing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ctxarith.errors import ScopeError
 from ctxarith.model import Record
 from ctxarith.normalise import clean_scope
 from ctxarith.predicate import EVERY, And, Compare, Or, Predicate
@@ -78,6 +79,8 @@ def scope(*paths: str | Iterable[str], inherit: bool = False) -> Scope:
     >>> str(scope("jkshah/ca-foundation/"))
     'scope jkshah/ca-foundation'
     """
+    if not isinstance(inherit, bool):
+        raise ScopeError(f"inherit is True or False, not {inherit!r}")
     flat: list[str] = []
     for given in paths:
         flat.extend([given] if isinstance(given, str) or not isinstance(given, Iterable) else given)

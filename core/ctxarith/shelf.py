@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 from ctxarith.errors import ArgumentError, CtxArithError, EmbedderMismatch, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
@@ -15,10 +15,6 @@ from ctxarith.ingest.prepare import content_hash
 from ctxarith.ingest.write import Added, Embed, Writer
 from ctxarith.model import Record
 from ctxarith.ports import Following, Journal, Lock, Row, Store, Vector
-from ctxarith.stores.chroma import ChromaStore
-from ctxarith.stores.inmemory import InMemoryStore
-from ctxarith.stores.journal import SqliteJournal
-from ctxarith.stores.lock import NoLock, WriterLock
 
 _TRUE, _FALSE = "yes", "no"
 
@@ -30,7 +26,7 @@ class Shelf:
         self._store = store
         self._journal = journal
         self._writing = lock
-        self.settings = _settled(journal, wanted)
+        self.settings = settled(journal, wanted)
         self._writer = Writer(store, journal, lock)
         self._lock = threading.RLock()
         analyzer = Analyzer(self.settings["stem"] == _TRUE, self.settings["stop_words"] == _TRUE)
@@ -38,6 +34,7 @@ class Shelf:
         self._snapshot = Snapshot({}, Indexer(analyzer, self.searchable))
         self._follow()
         self.handles = 0
+        self._inside = False
 
     @property
     def snapshot(self) -> Snapshot:
@@ -69,6 +66,17 @@ class Shelf:
             name = self.settings["embedder"]
             raise EmbedderMismatch(f"{name} of dimension {known}", f"vectors of dimension {given}")
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Refuse a write that begins inside another one of the same thread."""
+        if self._inside:
+            raise StoreError("a write began inside another: an embedder must not write to its own corpus")
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+
     def _check_lengths(self, lengths: Collection[int]) -> None:
         try:
             if len(lengths) > 1:
@@ -81,7 +89,7 @@ class Shelf:
 
     def add(self, records: Sequence[Record], embed: Embed, given: Sequence[Vector | None]) -> Added:
         """Write prepared records: visible whole, or not at all."""
-        with self._lock:
+        with self._lock, self._alone():
             lengths = {len(vector) for vector in given if vector is not None}
 
             def checked(texts: Sequence[str]) -> Iterable[Sequence[Vector]]:
@@ -120,9 +128,11 @@ class Shelf:
 
     def revisions(self, record: Record) -> list[Row]:
         """The corrected contents of a record's versions, from the store."""
-        with self._lock:
-            rows = self._writer.all_rows(record.tenant, record.id, self.snapshot)
-        return [row for row in rows if row.revision and row.record.version == record.version]
+        rows = self._writer.all_rows(record.tenant, record.id, self.snapshot)
+        return sorted(
+            (row for row in rows if row.revision and row.record.version == record.version),
+            key=lambda row: row.revision,
+        )
 
     def close(self) -> None:
         """Release the files."""
@@ -146,10 +156,10 @@ class Shelf:
             self._journal.remember({"dimension": self.settings["dimension"]})
 
 
-def _settled(journal: Journal, wanted: Mapping[str, str]) -> dict[str, str]:
+def settled(journal: Journal, wanted: Mapping[str, str]) -> dict[str, str]:
     """What the corpus remembers wins where nothing is asked for; what contradicts it is refused."""
     known = journal.settings()
-    _check(known, wanted)
+    check_settings(known, wanted)
     defaults = {"stem": _TRUE, "stop_words": _TRUE, "searchable": ""}
     settings = {**defaults, **wanted, **known}
     if settings != known:
@@ -157,7 +167,8 @@ def _settled(journal: Journal, wanted: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def _check(known: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+def check_settings(known: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Refuse what contradicts the settings that a corpus has for its whole life."""
     for name, value in wanted.items():
         if known.get(name, value) == value:
             continue
@@ -178,60 +189,3 @@ def wanted_settings(
     if searchable is not None:
         wanted["searchable"] = "\n".join(searchable)
     return wanted
-
-
-_OPEN: dict[Path, Shelf] = {}
-_OPENING = threading.Lock()
-
-
-def open_shelf(
-    path: str | Path, wanted: Mapping[str, str], make_store: Callable[[Path], Store] | None = None
-) -> Shelf:
-    """The shelf of a folder; opening it again in this process shares it.
-
-    Raises:
-        StoreError: the folder cannot be used.
-        EmbedderMismatch: it was written with another embedding model.
-    """
-    folder = Path(path).expanduser().resolve()
-    with _OPENING:
-        shelf = _OPEN.get(folder)
-        if shelf is None:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StoreError(f"the folder {str(folder)!r} cannot be used: {error}") from error
-            make = make_store or (lambda place: ChromaStore(place / "chroma"))
-            shelf = _made(folder, lambda: make(folder), wanted)
-            _OPEN[folder] = shelf
-        else:
-            _check(shelf.settings, wanted)
-        shelf.handles += 1
-        return shelf
-
-
-def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str]) -> Shelf:
-    journal = SqliteJournal(folder / "journal.sqlite")
-    try:
-        _settled(journal, wanted)
-        return Shelf(make(), journal, WriterLock(folder / "writer.lock"), wanted)
-    except BaseException:
-        journal.close()
-        raise
-
-
-def shelf_in_memory(wanted: Mapping[str, str]) -> Shelf:
-    """A shelf that is gone with the process."""
-    shelf = Shelf(InMemoryStore(), SqliteJournal(), NoLock(), wanted)
-    shelf.handles = 1
-    return shelf
-
-
-def let_go(shelf: Shelf) -> None:
-    """Give back one handle; the last one closes the files."""
-    with _OPENING:
-        shelf.handles -= 1
-        if shelf.handles == 0:
-            for folder in [place for place, one in _OPEN.items() if one is shelf]:
-                del _OPEN[folder]
-            shelf.close()

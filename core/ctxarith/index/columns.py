@@ -87,15 +87,19 @@ class Columns:
         self._records = records
         self._columns: dict[str, Column] = {}
 
-    def mask(self, predicate: Predicate) -> Mask:
-        """The rows that match; equal, row by row, to `predicate.matches(record)`."""
+    def mask(self, predicate: Predicate, among: Mask | None = None) -> Mask:
+        """The rows that match; equal, row by row, to `predicate.matches(record)`.
+
+        A predicate of the caller's own class is shown the rows of `among` alone, and says nothing
+        of the others.
+        """
         match predicate:
             case And(parts):
-                return reduce(np.logical_and, map(self.mask, parts), self._all(True))
+                return reduce(np.logical_and, (self.mask(p, among) for p in parts), self._all(True))
             case Or(parts):
-                return reduce(np.logical_or, map(self.mask, parts), self._all(False))
+                return reduce(np.logical_or, (self.mask(p, among) for p in parts), self._all(False))
             case Not(part):
-                return ~self.mask(part)
+                return ~self.mask(part, among)
             case Scope():
                 return self.mask(predicate.lowered())
             case Everyone():
@@ -107,7 +111,11 @@ class Columns:
                 return column.present() & ~column.one_of(values) if negated else column.one_of(values)
             case Compare(name, op):
                 return self._compared(self.column(name), op, predicate.operand)
-        return np.fromiter(map(predicate.matches, self._records), np.bool_, len(self._records))
+        shown = self._all(True) if among is None else among
+        mask = self._all(False)
+        for row in np.flatnonzero(shown).tolist():
+            mask[row] = bool(predicate.matches(self._records[row]))
+        return mask
 
     def column(self, name: str) -> Column:
         """The column of a field or metadata key."""

@@ -40,6 +40,8 @@ class RuleSlots:
     subject: str
 
     def __init__(self, rules: Mapping[str, str], *, subject: str = SUBJECT_KEY) -> None:
+        if not isinstance(rules, Mapping):
+            raise ArgumentError("rules", rules, "attributes with their patterns")
         compiled = tuple((name, _compiled(name, pattern)) for name, pattern in rules.items())
         object.__setattr__(self, "rules", compiled)
         object.__setattr__(self, "subject", subject)

@@ -22,6 +22,12 @@ class Rule:
     when: Predicate
     say: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.when, Predicate):
+            raise ArgumentError("when", self.when, "a condition, such as field('kind') == 'objection'")
+        if not isinstance(self.say, str):
+            raise ArgumentError("say", self.say, "text")
+
 
 Approach = Callable[[Sequence[Hit]], str] | Sequence[Rule]
 
@@ -41,6 +47,17 @@ class Template:
     interactions: int | None = None
     approach: Approach | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.profile, str):
+            raise ArgumentError("profile", self.profile, "text")
+        if self.interactions is not None and not isinstance(self.interactions, int):
+            raise ArgumentError("interactions", self.interactions, "a number")
+        rules = self.approach
+        if rules is None or callable(rules):
+            return
+        if not isinstance(rules, list | tuple) or not all(isinstance(rule, Rule) for rule in rules):
+            raise ArgumentError("approach", rules, "a function of the hits, or a list of Rules")
+
     def head(self) -> list[str]:
         """The lines above the evidence, which do not depend on what is found."""
         lines = [f"Profile: {indented(self.profile)}"] if self.profile else []
@@ -57,7 +74,10 @@ class Template:
         if self.approach is None or not hits:
             return ""
         if callable(self.approach):
-            return self.approach(hits)
+            said = self.approach(hits)
+            if not isinstance(said, str):
+                raise ArgumentError("approach", said, "the function must return text")
+            return said
         fits = (r.say for r in self.approach if any(r.when.matches(h.record) for h in hits))
         return next(fits, "")
 
@@ -71,6 +91,7 @@ class Budget(Stage):
     order: str = "rank"
     section: str = "kind"
     name = "budget"
+    needs_order = True
 
     def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
         """Keep what fits, in rank order; skip and name what does not."""
@@ -154,11 +175,20 @@ def budget(
     """
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
         raise ArgumentError("tokens", tokens, "a whole number, zero or more, or None for no limit")
-    if order not in ORDERS:
+    if template is not None and not isinstance(template, Template):
+        raise ArgumentError("template", template, "a Template")
+    if not isinstance(section, str) or not section:
+        raise ArgumentError("section", section, "the name of a field")
+    if not isinstance(order, str) or order not in ORDERS:
         raise ArgumentError("order", order, f"one of {', '.join(ORDERS)}")
     return Budget(tokens, template or Template(), order, section)
 
 
 def count_with(counter: TokenCounter, text: str) -> int:
     """Tokens of the final text; none for an empty one."""
-    return counter(text) if text else 0
+    if not text:
+        return 0
+    counted = counter(text)
+    if isinstance(counted, bool) or not isinstance(counted, int) or counted < 0:
+        raise ArgumentError("tokenizer", counted, "must return a whole number, zero or more")
+    return counted

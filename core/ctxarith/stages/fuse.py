@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,9 @@ def reciprocal_rank_fusion(
     {'D1': 0.032522, 'D2': 0.032266, 'D4': 0.032002}
     """
     k = checked_k(k)
+    for name, given in (("rankings", rankings), ("weights", weights if weights is not None else ())):
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise ArgumentError(name, given, "a list")
     weights = [1.0] * len(rankings) if weights is None else [checked_weight(w) for w in weights]
     if len(weights) != len(rankings):
         raise ArgumentError("weights", weights, f"one weight for each of {len(rankings)} lists")
@@ -56,18 +60,20 @@ def reciprocal_rank_fusion(
 
 def checked_k(k: object) -> float:
     """The constant of RRF: a finite number, zero or more."""
-    if isinstance(k, bool) or not isinstance(k, int | float) or not math.isfinite(k) or k < 0:
-        raise ArgumentError("k", k, "a finite number, zero or more")
-    return float(k)
+    return _checked("k", k)
 
 
 def checked_weight(weight: object) -> float:
     """The weight of a list: a finite number, zero or more."""
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise ArgumentError("weights", weight, "numbers, one for each source")
-    if not math.isfinite(weight) or weight < 0:
-        raise ArgumentError("weights", weight, "finite, zero or more")
-    return float(weight)
+    return _checked("weights", weight)
+
+
+def _checked(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArgumentError(name, value, "a finite number, zero or more")
+    if not 0 <= value <= sys.float_info.max:
+        raise ArgumentError(name, value, "a finite number, zero or more")
+    return float(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +149,11 @@ def rrf(
     Raises:
         ArgumentError: names the parameter.
     """
-    if group_by not in (None, "source"):
+    if group_by is not None and (not isinstance(group_by, str) or group_by != "source"):
         raise ArgumentError("group_by", group_by, "None or 'source'")
     if isinstance(per_source, bool) or not isinstance(per_source, int) or per_source < 1:
         raise ArgumentError("per_source", per_source, "a positive whole number")
+    if weights is not None and not isinstance(weights, Mapping):
+        raise ArgumentError("weights", weights, 'by source, such as {"semantic": 2}')
     pairs = tuple(sorted((str(name), checked_weight(w)) for name, w in (weights or {}).items()))
     return Rrf(checked_k(k), pairs, per_source if group_by else None)

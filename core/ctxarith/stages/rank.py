@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -133,7 +134,11 @@ def composite(
     Raises:
         ArgumentError: names the parameter.
     """
-    if len(tuple(weights)) != 3 or not all(_finite(w) and w >= 0 for w in weights):
+    if (
+        not isinstance(weights, list | tuple)
+        or len(weights) != 3
+        or not all(_finite(w) and w >= 0 for w in weights)
+    ):
         raise ArgumentError("weights", weights, "three finite numbers, zero or more")
     for name, value in (("half_life_days", half_life_days), ("half_density", half_density)):
         if not _finite(value) or value <= 0:
@@ -157,6 +162,7 @@ class Top(Stage):
 
     count: int
     name = "top"
+    needs_order = True
 
     def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
         """Keep the first; name the rest."""
@@ -214,4 +220,7 @@ def at_least(*, semantic: float | None = None, lexical: float | None = None) -> 
 
 
 def _finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    # A whole number may be too large to be a float at all.
+    return -sys.float_info.max <= value <= sys.float_info.max

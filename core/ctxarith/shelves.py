@@ -1,0 +1,74 @@
+"""The folders that this process has open: opening one again shares it, the last handle closes it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ctxarith.errors import ArgumentError, StoreError
+from ctxarith.ports import Store
+from ctxarith.shelf import Shelf, check_settings, settled
+from ctxarith.stores.chroma import ChromaStore
+from ctxarith.stores.inmemory import InMemoryStore
+from ctxarith.stores.journal import SqliteJournal
+from ctxarith.stores.lock import NoLock, WriterLock
+
+_OPEN: dict[Path, Shelf] = {}
+_OPENING = threading.Lock()
+
+
+def open_shelf(
+    path: str | Path, wanted: Mapping[str, str], make_store: Callable[[Path], Store] | None = None
+) -> Shelf:
+    """The shelf of a folder; opening it again in this process shares it.
+
+    Raises:
+        StoreError: the folder cannot be used.
+        EmbedderMismatch: it was written with another embedding model.
+    """
+    try:
+        folder = Path(path).expanduser().resolve()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError("path", path, f"not a folder: {error}") from error
+    with _OPENING:
+        shelf = _OPEN.get(folder)
+        if shelf is None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except (OSError, ValueError) as error:
+                raise StoreError(f"the folder {str(folder)!r} cannot be used: {error}") from error
+            make = make_store or (lambda place: ChromaStore(place / "chroma"))
+            shelf = _made(folder, lambda: make(folder), wanted)
+            _OPEN[folder] = shelf
+        else:
+            check_settings(shelf.settings, wanted)
+        shelf.handles += 1
+        return shelf
+
+
+def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str]) -> Shelf:
+    journal = SqliteJournal(folder / "journal.sqlite")
+    try:
+        settled(journal, wanted)
+        return Shelf(make(), journal, WriterLock(folder / "writer.lock"), wanted)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def shelf_in_memory(wanted: Mapping[str, str]) -> Shelf:
+    """A shelf that is gone with the process."""
+    shelf = Shelf(InMemoryStore(), SqliteJournal(), NoLock(), wanted)
+    shelf.handles = 1
+    return shelf
+
+
+def let_go(shelf: Shelf) -> None:
+    """Give back one handle; the last one closes the files."""
+    with _OPENING:
+        shelf.handles -= 1
+        if shelf.handles == 0:
+            for folder in [place for place, one in _OPEN.items() if one is shelf]:
+                del _OPEN[folder]
+            shelf.close()
