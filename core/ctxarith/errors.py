@@ -25,7 +25,7 @@ class CtxArithError(Exception):
     """Root of every error that this library raises on purpose. Errors can be pickled and sent on."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        details = {k: v if _is_plain(v) else _short(v) for k, v in self.__dict__.items()}
+        details = {k: v if _is_plain(v) else short(v) for k, v in self.__dict__.items()}
         return _again, (type(self), self.args, details)
 
 
@@ -47,7 +47,7 @@ class ArgumentError(CtxArithError, ValueError):
     def __init__(self, name: str, value: object, rule: str) -> None:
         self.name = name
         self.value = value
-        super().__init__(f"{name}={_short(value)} is not allowed: {rule}")
+        super().__init__(f"{name}={short(value)} is not allowed: {rule}")
 
 
 class RecordError(CtxArithError, ValueError):
@@ -57,7 +57,7 @@ class RecordError(CtxArithError, ValueError):
         self.record_id = record_id
         self.field = field
         self.value = value
-        super().__init__(f"record {_short(record_id)}, field {field!r}, value {_short(value)}: {rule}")
+        super().__init__(f"record {short(record_id)}, field {field!r}, value {short(value)}: {rule}")
 
 
 class PrincipalRequired(CtxArithError, PermissionError):
@@ -135,7 +135,8 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int | float | tuple)
 
 
-def _short(value: object, limit: int = 80) -> str:
+def short(value: object, limit: int = 80) -> str:
+    """A value as it is shown in a message."""
     text = repr(value)
     half = limit // 2 - 2
     # Cut in the middle: the end of a path or an id is what tells it from others.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxarith.errors import RecordError, ScopeError
+from ctxarith.errors import RecordError, ScopeError, short
 from ctxarith.instant import instant
 
 Scalar = str | int | float | bool | datetime
@@ -60,7 +60,7 @@ def clean_scope(path: object, *, record: object = None) -> str:
         return unicodedata.normalize("NFC", str.__str__(path)).strip("/")
     if record is not None:
         raise RecordError(record, "scope", path, rule)
-    raise ScopeError(f"scope {path!r}: {rule}")
+    raise ScopeError(f"scope {short(path)}: {rule}")
 
 
 def _scope_rule(path: object) -> str | None:

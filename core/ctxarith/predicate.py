@@ -13,18 +13,23 @@ The law, which every backend keeps:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import nsmallest
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from ctxarith.errors import AlgebraError
+from ctxarith.errors import AlgebraError, PredicateError
 from ctxarith.instant import iso
 from ctxarith.kinds import Kind, Typed, compare, kind_of, typed, value_of
 from ctxarith.model import Record
 from ctxarith.normalise import Scalar
 
 SYMBOLS = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "contains": "contains"}
+
+
+DEEPEST = 100
+_SHOWN = 20
 
 
 class Predicate:
@@ -80,6 +85,8 @@ class Compare(Predicate):
     kind: Kind = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.op not in SYMBOLS or kind_of(self.value) == "list":
+            raise PredicateError(f"{self.name!r} cannot be compared by {self.op!r} with {self.value!r}")
         object.__setattr__(self, "kind", kind_of(self.value))
 
     @property
@@ -110,8 +117,9 @@ class OneOf(Predicate):
         return value is not None and (typed(value) in self.values) != self.negated
 
     def __str__(self) -> str:
-        shown = ", ".join(sorted(_show(value) for _, value in self.values))
-        return f"{self.name} {'not in' if self.negated else 'in'} [{shown}]"
+        shown = ", ".join(nsmallest(_SHOWN, (_show(value) for _, value in self.values)))
+        more = f", and {len(self.values) - _SHOWN:,} more" if len(self.values) > _SHOWN else ""
+        return f"{self.name} {'not in' if self.negated else 'in'} [{shown}{more}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,10 @@ class And(Predicate):
     """All of the parts; with no part, every record."""
 
     parts: tuple[Predicate, ...]
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", _depth(*self.parts))
 
     @classmethod
     def of(cls, *parts: Predicate) -> Predicate:
@@ -152,6 +164,10 @@ class Or(Predicate):
     """Any of the parts; with no part, no record."""
 
     parts: tuple[Predicate, ...]
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", _depth(*self.parts))
 
     @classmethod
     def of(cls, *parts: Predicate) -> Predicate:
@@ -171,6 +187,10 @@ class Not(Predicate):
     """The true complement, missing keys included."""
 
     part: Predicate
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", _depth(self.part))
 
     def matches(self, record: Record) -> bool:
         """Whether the part does not hold."""
@@ -179,9 +199,6 @@ class Not(Predicate):
     def __str__(self) -> str:
         return f"~({self.part})"
 
-
-EVERY = And(())
-NOTHING = Or(())
 
 _Junction = TypeVar("_Junction", And, Or)
 
@@ -193,8 +210,20 @@ def _flat(cls: type[_Junction], parts: Iterable[Predicate]) -> Predicate:
     return flat[0] if len(flat) == 1 else cls(tuple(flat))
 
 
-def _joined(sign: str, parts: Iterable[Predicate]) -> str:
-    return sign.join(f"({p})" if isinstance(p, And | Or) and p.parts else str(p) for p in parts)
+def _depth(*parts: Predicate) -> int:
+    """How deep a tree is; a deeper one than can be walked is refused where it is built."""
+    if not all(isinstance(part, Predicate) for part in parts):
+        raise PredicateError(f"conditions are made of conditions, not of {parts!r}")
+    depth = 1 + max((getattr(part, "depth", 0) for part in parts), default=0)
+    if depth > DEEPEST:
+        raise PredicateError(f"a filter may be nested {DEEPEST} levels deep, and no deeper")
+    return depth
+
+
+def _joined(sign: str, parts: Sequence[Predicate]) -> str:
+    shown = [f"({p})" if isinstance(p, And | Or) and p.parts else str(p) for p in parts[:_SHOWN]]
+    more = [f"and {len(parts) - _SHOWN:,} more"] if len(parts) > _SHOWN else []
+    return sign.join([*shown, *more])
 
 
 def _show(value: object) -> str:
@@ -204,3 +233,7 @@ def _show(value: object) -> str:
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
     """The conditions that must all hold, one by one, for explanations."""
     return predicate.parts if isinstance(predicate, And) else (predicate,)
+
+
+EVERY = And(())
+NOTHING = Or(())

@@ -18,6 +18,13 @@ class Scope(Predicate):
     paths: tuple[str, ...]
     inherit: bool = False
 
+    def __post_init__(self) -> None:
+        if isinstance(self.paths, str) or not isinstance(self.paths, Iterable):
+            raise ScopeError(f"a scope is made of several paths, not of {self.paths!r}")
+        if not isinstance(self.inherit, bool):
+            raise ScopeError(f"inherit is True or False, not {self.inherit!r}")
+        object.__setattr__(self, "paths", tuple(dict.fromkeys(clean_scope(path) for path in self.paths)))
+
     def lowered(self) -> Predicate:
         """The same condition in comparisons alone.
 
@@ -79,9 +86,7 @@ def scope(*paths: str | Iterable[str], inherit: bool = False) -> Scope:
     >>> str(scope("jkshah/ca-foundation/"))
     'scope jkshah/ca-foundation'
     """
-    if not isinstance(inherit, bool):
-        raise ScopeError(f"inherit is True or False, not {inherit!r}")
     flat: list[str] = []
     for given in paths:
         flat.extend([given] if isinstance(given, str) or not isinstance(given, Iterable) else given)
-    return Scope(tuple(dict.fromkeys(clean_scope(path) for path in flat)), inherit)
+    return Scope(tuple(flat), inherit)

@@ -17,6 +17,7 @@ from ctxarith.model import Record
 from ctxarith.ports import Following, Journal, Lock, Row, Store, Vector
 
 _TRUE, _FALSE = "yes", "no"
+HOLDS = "holds"
 
 
 class Shelf:
@@ -100,16 +101,21 @@ class Shelf:
 
             self._check_lengths(lengths)
             report, snapshot = self._writer.add(records, self.snapshot, checked, given)
-            self._remember_dimension(snapshot)
             self._snapshot = snapshot
+            self.remember()
             return report
 
     def remove(self, tenant: str, ids: Iterable[str], *, scrub: bool = False) -> int:
         """Remove all versions of the ids; the number of ids that were there."""
         with self._lock:
             known = [rid for rid in dict.fromkeys(ids) if self.snapshot.named(tenant, rid)]
+            leaving = sum(len(self.snapshot.named(tenant, rid)) for rid in known)
+            if leaving == len(self.snapshot):
+                # Before the removal: a folder that dies after it is rightly empty.
+                self.remember(holds=False)
             if known:
                 self._snapshot = self._writer.remove(tenant, known, self.snapshot)
+                self.remember()
             if scrub:
                 self._writer.scrub()
             return len(known)
@@ -150,10 +156,31 @@ class Shelf:
             ended = replace(record, valid_until=end)
             yield Row(replace(ended, content_hash=content_hash(ended)), self.snapshot.vector(row))
 
-    def _remember_dimension(self, snapshot: Snapshot) -> None:
-        if "dimension" not in self.settings and snapshot.records:
-            self.settings["dimension"] = str(snapshot.dense.dimension)
-            self._journal.remember({"dimension": self.settings["dimension"]})
+    def remember(self, *, holds: bool | None = None) -> None:
+        """Note in the journal what the store must hold when it is opened again."""
+        snapshot = self._snapshot
+        present = {HOLDS: _TRUE if (len(snapshot) > 0 if holds is None else holds) else _FALSE}
+        if snapshot.dimension is not None:
+            present["dimension"] = str(snapshot.dimension)
+        if any(self.settings.get(name) != value for name, value in present.items()):
+            self.settings.update(present)
+            self._journal.remember(present)
+
+
+def check_whole(known: Mapping[str, str], *, holds: bool) -> None:
+    """Refuse a folder of which one half is gone: an empty corpus is not what was there.
+
+    Args:
+        known: what the journal remembered when it was opened; nothing if it was made just now.
+        holds: whether the store has rows.
+    """
+    if HOLDS not in known and holds:
+        raise StoreError("the store holds records and journal.sqlite is gone: restore it from a copy")
+    if known.get(HOLDS) == _TRUE and not holds:
+        raise StoreError(
+            "the journal remembers records and the store holds none: restore the store from a copy, "
+            "or delete the folder to begin anew"
+        )
 
 
 def settled(journal: Journal, wanted: Mapping[str, str]) -> dict[str, str]:

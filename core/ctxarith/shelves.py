@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ctxarith.errors import ArgumentError, StoreError
 from ctxarith.ports import Store
-from ctxarith.shelf import Shelf, check_settings, settled
+from ctxarith.shelf import Shelf, check_settings, check_whole, settled
 from ctxarith.stores.chroma import ChromaStore
 from ctxarith.stores.inmemory import InMemoryStore
 from ctxarith.stores.journal import SqliteJournal
@@ -39,7 +39,7 @@ def open_shelf(
             except (OSError, ValueError) as error:
                 raise StoreError(f"the folder {str(folder)!r} cannot be used: {error}") from error
             make = make_store or (lambda place: ChromaStore(place / "chroma"))
-            shelf = _made(folder, lambda: make(folder), wanted)
+            shelf = _made(folder, lambda: make(folder), wanted, whole=make_store is None)
             _OPEN[folder] = shelf
         else:
             check_settings(shelf.settings, wanted)
@@ -47,14 +47,24 @@ def open_shelf(
         return shelf
 
 
-def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str]) -> Shelf:
+def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str], *, whole: bool) -> Shelf:
     journal = SqliteJournal(folder / "journal.sqlite")
+    store: Store | None = None
     try:
+        known = journal.settings()
         settled(journal, wanted)
-        return Shelf(make(), journal, WriterLock(folder / "writer.lock"), wanted)
+        store = make()
+        shelf = Shelf(store, journal, WriterLock(folder / "writer.lock"), wanted)
+        if whole:
+            check_whole(known, holds=len(shelf.snapshot) > 0)
+        shelf.remember()
     except BaseException:
+        # What was not there before must not look as if it had been.
         journal.close()
+        if store is not None:
+            store.close()
         raise
+    return shelf
 
 
 def shelf_in_memory(wanted: Mapping[str, str]) -> Shelf:

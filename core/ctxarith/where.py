@@ -43,7 +43,10 @@ def where(condition: Where | None) -> Predicate:
         return condition
     if not isinstance(condition, Mapping):
         raise PredicateError(f"a filter is a predicate or a dict, not {condition!r}")
-    return And.of(*(_entry(key, value) for key, value in condition.items()))
+    try:
+        return And.of(*(_entry(key, value) for key, value in condition.items()))
+    except RecursionError as error:
+        raise PredicateError("this filter is nested too deeply to be read") from error
 
 
 def _entry(key: object, value: Any) -> Predicate:

@@ -63,6 +63,15 @@ class Snapshot:
         self._entries = entries
         self._indexer = indexer
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def dimension(self) -> int | None:
+        """The length of a vector; `None` while there is none."""
+        entry = next(iter(self._entries.values()), None)
+        return None if entry is None else len(entry.unit)
+
     @cached_property
     def _ordered(self) -> list[Entry]:
         # By key, so that nothing depends on the order of insertion.

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from ctxarith.errors import StoreError
+from ctxarith.errors import CtxArithError, StoreError
 from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import Predicate
 from ctxarith.stores.chroma_where import compiles_exactly, narrowing
@@ -137,18 +137,40 @@ class ChromaStore:
                 self._seen[vectors] = _stamp(vectors)
 
     def _pages(self, where: dict[str, Any] | None) -> Iterator[Row]:
-        for offset in range(0, self._collection.count(), _PAGE):
-            page = self._collection.get(
-                where=where, limit=_PAGE, offset=offset, include=["documents", "metadatas", "embeddings"]
-            )
+        for offset in range(0, self._count(), _PAGE):
+            page = self._page(where, offset)
             if not page["ids"]:
                 return
-            columns = (page["documents"] or [], page["metadatas"] or [], page["embeddings"])
-            for text, flat, vector in zip(*columns, strict=True):  # type: ignore[arg-type]
-                record, revision = restore(flat, text or "")
-                yield Row(record, np.asarray(vector, dtype=np.float32), revision)
+            columns = (page["ids"], page["documents"] or [], page["metadatas"] or [], page["embeddings"])
+            for name, text, flat, vector in zip(*columns, strict=True):
+                yield _row(name, text, flat, vector)
             # Loading a vector segment makes Chroma write its file anew.
             self._tidy()
+
+    def _count(self) -> int:
+        try:
+            return int(self._collection.count())
+        except Exception as error:
+            raise self._unreadable(error) from error
+
+    def _page(self, where: dict[str, Any] | None, offset: int) -> Any:
+        try:
+            return self._collection.get(
+                where=where, limit=_PAGE, offset=offset, include=["documents", "metadatas", "embeddings"]
+            )
+        except Exception as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> StoreError:
+        return StoreError(f"Chroma cannot read {str(self._folder)!r}, restore it from a copy: {error}")
+
+
+def _row(name: str, text: str | None, flat: dict[str, Any] | None, vector: Any) -> Row:
+    try:
+        record, revision = restore(flat or {}, text or "")
+    except (CtxArithError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"the Chroma row {name!r} was not written by this library: {error}") from error
+    return Row(record, np.asarray(vector, dtype=np.float32), revision)
 
 
 def _clear_unused(header: Path, vectors: Path) -> None:
