@@ -32,6 +32,7 @@ LAYERS = (
         "demo",
         "show",
         "console",
+        "flags",
         "cli",
         "__init__",
     ),

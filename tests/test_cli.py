@@ -249,7 +249,7 @@ def test_a_time_without_an_offset_needs_a_zone(run: Run, write: Write) -> None:
         (["records.jsonl", "--field", "created"], "ArgumentError", "TARGET=KEY"),
         (["records.jsonl", "--naive-zone", "Mars"], "ArgumentError", "Mars"),
         (["records.jsonl", "--chunk", "0"], "ArgumentError", "limit"),
-        (["records.jsonl", "--tenant", " "], "RecordError", "tenant"),
+        (["records.jsonl", "--field", "created_at=created", "--tenant", " "], "RecordError", "tenant"),
         (["empty"], "ArgumentError", ".txt"),
         (["texts", "--field", "created_at=created"], "ArgumentError", "created_at"),
     ],
@@ -499,3 +499,37 @@ def test_help_names_every_command(run: Run) -> None:
 def test_a_wrong_use_ends_with_2(run: Run) -> None:
     for arguments in (["query"], ["nonsense"], ["query", "x", "--nonsense"], ["query", "x", "--top", "many"]):
         assert run(*arguments).exit_code == 2
+
+
+def test_a_misspelt_field_is_not_taken_for_metadata(run: Run, write: Write) -> None:
+    path = write({"id": "a", "text": "Warranty", "valid_untill": "2026-01-01"})
+    assert refusal(run("ingest", path, "--json"))[1].endswith(
+        "did you mean valid_until? else map it (--field valid_until=valid_untill) or put it into metadata"
+    )
+
+
+def test_a_line_without_an_id_is_named_by_its_number(run: Run, write: Write) -> None:
+    path = write({"id": "a", "text": "Fee"}, {"ref": "b", "text": "Fee"})
+    message = refusal(run("ingest", path, "--json"))[1]
+    assert "line 2" in message
+    assert "--field id=KEY" in message
+
+
+def test_a_grant_and_the_ancestors_of_a_scope_can_be_asked_for(run: Run, write: Write) -> None:
+    places = {"rule": "", "flat-12": "birch/12", "flat-21": "birch/21"}
+    run("ingest", write(*({"id": rid, "text": "Fee", "scope": scope} for rid, scope in places.items())))
+    assert found(run("query", "fee", "--grant", "birch/12", "--json")) == ["flat-12", "rule"]
+    assert found(run("query", "fee", "--scope", "birch/12", "--json")) == ["flat-12"]
+    assert sorted(found(run("query", "fee", "--scope", "birch/12", "--inherit", "--json"))) == [
+        "flat-12",
+        "rule",
+    ]
+
+
+def test_a_budget_that_nothing_fits_is_not_called_an_empty_answer(run: Run, write: Write) -> None:
+    run("ingest", write({"id": "a", "text": "The fee is twelve"}))
+    assert run("query", "fee", "--tokens", "2").stdout == "(nothing fits the budget)\n"
+
+
+def test_the_version_is_told(run: Run) -> None:
+    assert run("--version").stdout.startswith("0.")

@@ -7,17 +7,34 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ctxarith.algebra import Pipeline
-from ctxarith.console import err, existing, out, print_json, reported
+from ctxarith.console import BAD_INPUT, err, existing, out, print_json, reported
 from ctxarith.corpus import Corpus
 from ctxarith.demo import scenarios
 from ctxarith.errors import ArgumentError
 from ctxarith.explain import PlanView
+from ctxarith.flags import (
+    DEFAULT_CORPUS,
+    AsJson,
+    AsOf,
+    CorpusDir,
+    Grants,
+    Groups,
+    Inherit,
+    Rank,
+    Scopes,
+    Superseded,
+    Tenant,
+    Tokens,
+    Top,
+    WhereText,
+)
 from ctxarith.ingest.chunk import chunked, paragraphs
 from ctxarith.ingest.files import Mapped, pairs, read_folder, read_lines
 from ctxarith.load import load
@@ -25,6 +42,8 @@ from ctxarith.models.tokens import token_counter
 from ctxarith.plain import record_from
 from ctxarith.policy import Principal
 from ctxarith.question import Question
+from ctxarith.scopes import Scope
+from ctxarith.scopes import scope as scope_of
 from ctxarith.show import play, result_as_dict, show_funnel
 
 app = typer.Typer(
@@ -33,18 +52,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-CorpusDir = Annotated[Path, typer.Option("--corpus", help="The corpus folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Tenant = Annotated[str | None, typer.Option(help="Whose records; may be left out while there is one tenant.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of the caller; may be repeated.")]
-Scopes = Annotated[list[str] | None, typer.Option("--scope", help="A scope path; several are a union.")]
-WhereText = Annotated[str | None, typer.Option("--where", help='A filter as JSON: \'{"kind": "lease"}\'.')]
-Top = Annotated[int, typer.Option(help="At most this many records.")]
-Tokens = Annotated[int, typer.Option(help="At most this many tokens.")]
-AsOf = Annotated[str | None, typer.Option(help="The time that the question is about, ISO 8601.")]
-Rank = Annotated[str, typer.Option(help="auto, fused or composite.")]
-Superseded = Annotated[bool, typer.Option("--include-superseded", help="Keep retired records, labelled.")]
-DEFAULT_CORPUS = Path("corpus.ctxarith")
 
 
 def main() -> None:
@@ -56,6 +63,20 @@ def main() -> None:
     app()
 
 
+@app.callback(invoke_without_command=True)
+def about(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """The right few hundred tokens for an agent, with the reason for every record left out."""
+    if version:
+        out.print(metadata.version("ctxarith"))
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        out.print(context.get_help(), markup=False)
+        raise typer.Exit(BAD_INPUT)
+
+
 @app.command()
 def ingest(
     path: Annotated[
@@ -64,18 +85,14 @@ def ingest(
     corpus: CorpusDir = DEFAULT_CORPUS,
     field: Annotated[
         list[str] | None,
-        typer.Option(
-            help="TARGET=KEY: a field of a record from a key of the file, such as created_at=created."
-        ),
+        typer.Option(help="TARGET=KEY: a record's field from a key of the file (created_at=created)."),
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="The tenant of lines that name none.")] = None,
     scope: Annotated[str | None, typer.Option(help="The scope of lines that name none.")] = None,
     searchable: Annotated[
         list[str] | None, typer.Option(help="Metadata that is searched and shown before the text [title].")
     ] = None,
-    chunk: Annotated[
-        int | None, typer.Option(help="Split texts at paragraphs into chunks of this many tokens.")
-    ] = None,
+    chunk: Annotated[int | None, typer.Option(help="Split texts into chunks of this many tokens.")] = None,
     naive_zone: Annotated[str | None, typer.Option(help="The zone of times without an offset.")] = None,
     batch: Annotated[int, typer.Option(help="Records in one all-or-nothing batch.", min=1)] = 2000,
     as_json: AsJson = False,
@@ -106,7 +123,9 @@ def query(
     corpus: CorpusDir = DEFAULT_CORPUS,
     tenant: Tenant = None,
     group: Groups = None,
+    grant: Grants = None,
     scope: Scopes = None,
+    inherit: Inherit = False,
     where: WhereText = None,
     top: Top = 5,
     tokens: Tokens = 400,
@@ -118,18 +137,17 @@ def query(
     """Print the context for a question."""
     with reported(as_json), existing(corpus) as opened:
         result = opened.run(
-            _pipeline(scope, where, rank, top, tokens, include_superseded),
+            _pipeline(_places(scope, inherit), where, rank, top, tokens, include_superseded),
             text,
-            principal=_principal(opened, tenant, group),
+            principal=_principal(opened, tenant, group, grant),
             as_of=as_of,
         )
         if as_json:
             print_json(result_as_dict(result))
             return
-        out.print(result.text or "(nothing found)", markup=False)
-        spent = (
-            f"{result.tokens} tokens, {len(result.hits)} records, {len(result.drops)} left out after recall"
-        )
+        nothing = "(nothing fits the budget)" if result.drops else "(nothing found)"
+        out.print(result.text or nothing, markup=False)
+        spent = f"{result.tokens} tokens, {len(result.hits)} in the context, {len(result.drops)} left out"
         err.print(f"{spent}; `ctxarith explain` says why", style="dim", markup=False)
 
 
@@ -139,7 +157,9 @@ def explain(
     corpus: CorpusDir = DEFAULT_CORPUS,
     tenant: Tenant = None,
     group: Groups = None,
+    grant: Grants = None,
     scope: Scopes = None,
+    inherit: Inherit = False,
     where: WhereText = None,
     top: Top = 5,
     tokens: Tokens = 400,
@@ -151,8 +171,8 @@ def explain(
 ) -> None:
     """Print the funnel of a question, with what was left out and why."""
     with reported(as_json), existing(corpus) as opened:
-        pipeline = _pipeline(scope, where, rank, top, tokens, include_superseded)
-        caller = _principal(opened, tenant, group)
+        pipeline = _pipeline(_places(scope, inherit), where, rank, top, tokens, include_superseded)
+        caller = _principal(opened, tenant, group, grant)
         if text is None:
             view = PlanView(opened.plan(pipeline, principal=caller, as_of=as_of))
             print_json({"plan": str(view).splitlines()}) if as_json else out.print(str(view), markup=False)
@@ -202,14 +222,14 @@ def _given(**defaults: str | None) -> dict[str, str]:
 
 
 def _pipeline(
-    scope: list[str] | None, where: str | None, rank: str, top: int, tokens: int, superseded_too: bool
+    scope: Scope | None, where: str | None, rank: str, top: int, tokens: int, superseded_too: bool
 ) -> Pipeline:
     try:
         condition = None if where is None else json.loads(where)
     except ValueError as error:
         raise ArgumentError("where", where, f"not JSON: {error}") from error
     return Question(
-        scope=scope or None,
+        scope=scope,
         where=condition,
         top=top,
         tokens=tokens,
@@ -218,7 +238,13 @@ def _pipeline(
     ).pipeline()
 
 
-def _principal(opened: Corpus, tenant: str | None, groups: list[str] | None) -> Principal | None:
+def _principal(
+    opened: Corpus, tenant: str | None, groups: list[str] | None, grants: list[str] | None
+) -> Principal | None:
     if tenant is not None:
-        return Principal(tenant, groups=groups or ())
-    return opened.sole_principal(groups=groups) if groups else None
+        return Principal(tenant, groups=groups or (), scopes=grants)
+    return opened.sole_principal(groups=groups or (), scopes=grants) if groups or grants else None
+
+
+def _places(scopes: list[str] | None, inherit: bool) -> Scope | None:
+    return scope_of(scopes, inherit=inherit) if scopes else None

@@ -78,13 +78,13 @@ class Corpus(Intake):
                 found.append(snapshot.records[max(rows, key=lambda row: snapshot.slots.rank[row])])
         return found
 
-    def sole_principal(self, *, groups: Sequence[str] = ()) -> Principal:
+    def sole_principal(self, *, groups: Sequence[str] = (), scopes: Sequence[str] | None = None) -> Principal:
         """The caller while there is one tenant and no policy.
 
         Raises:
             PrincipalRequired: otherwise.
         """
-        return replace(self._gate.caller(None), groups=groups)
+        return replace(self._gate.caller(None), groups=groups, scopes=scopes)
 
     def count(
         self, condition: Where | None = None, *, scope: ScopeLike = None, principal: Principal | None = None

@@ -67,7 +67,7 @@ class Explanation:
         tail = f"<li>and {more} more</li>" if more > 0 else ""
         return (
             f'<table style="border-collapse:collapse">{rows}</table><p>{escape(self._summary())}</p>'
-            f"<details><summary>left out after recall: {len(self.trace.drops)}</summary>"
+            f"<details><summary>left out: {len(self.trace.drops)}</summary>"
             f"<ul>{drops}{tail}</ul></details>"
         )
 

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from ctxarith.errors import ArgumentError, RecordError
 from ctxarith.ingest.prepare import Preparation
-from ctxarith.ingest.slots import SUBJECT_KEY, SlotExtractor
+from ctxarith.ingest.slots import SUBJECT_KEY, RuleSlots, SlotExtractor
 from ctxarith.instant import zone
 from ctxarith.models.embedders import WordLlamaEmbedder, checked_embedder, identity
 from ctxarith.models.tokens import token_counter
@@ -83,13 +83,13 @@ class Setup:
         subject_key = options.get("subject_key", SUBJECT_KEY)
         if not isinstance(subject_key, str) or not subject_key:
             raise ArgumentError("subject_key", subject_key, "the name of a metadata key")
-        clock = options.get("clock")
+        clock, slots = options.get("clock"), options.get("slots")
         return cls(
             embedder=embedder,
             policy=policy,
             clock=utc_now if clock is None else clock,
             counter=token_counter(options.get("tokenizer")),
-            slots=options.get("slots"),
+            slots=slots.about(subject_key) if isinstance(slots, RuleSlots) else slots,
             subject_key=subject_key,
             zone=_zone(options.get("naive_zone")),
             wanted=wanted_settings(

@@ -38,12 +38,14 @@ class Tools:
 class Result:
     """The context and how it came about.
 
-    `hits` are exactly the records in `text`, best first; `citations` maps each mark in the text to
+    `hits` are exactly the records in `text`, best first, and `passages` are their texts as they stand
+    there, with date and labels, in the same order; `citations` maps each mark in the text to
     (source_id, version); `drops` names every record left out from recall onward, and why.
     """
 
     text: str
     hits: tuple[Hit, ...]
+    passages: tuple[str, ...]
     tokens: int
     trace: Trace
     citations: Mapping[int, tuple[str, str]]
@@ -73,7 +75,15 @@ class Result:
 
     def __reduce__(self) -> tuple[object, ...]:
         # Stored without the index, which holds records that the caller may not see.
-        return Result, (self.text, self.hits, self.tokens, self.trace, dict(self.citations), None)
+        return Result, (
+            self.text,
+            self.hits,
+            self.passages,
+            self.tokens,
+            self.trace,
+            dict(self.citations),
+            None,
+        )
 
 
 class _Clock:
@@ -115,8 +125,10 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
         tokens=moment.count(rendered),
         naive_tokens=int(snapshot.token_counts[scene.target].sum()),
     )
+    shown = {id(b.hit): b.text for b in blocks}
+    passages = tuple(shown[id(hit)] for hit in hits)
     citations = {n: (b.hit.record.source_id, b.hit.record.version) for n, b in enumerate(blocks, start=1)}
-    return Result(rendered, hits, trace.tokens or 0, trace, citations, scene)
+    return Result(rendered, hits, passages, trace.tokens or 0, trace, citations, scene)
 
 
 def _moment(snapshot: Snapshot, at: datetime, tools: Tools) -> Moment:

@@ -168,7 +168,10 @@ class Retirement:
         named = f"{slot.subject}/{slot.attribute}"
         if not self._visible[by] or self.mask[by]:
             return f"{named} was {_said(slot.value)} and has changed"
-        return f"{named} is now {_said(next(now))}, was {_said(slot.value)}"
+        value = next(now)
+        if value == slot.value:
+            return f"{named} is said again: {_said(value)}"
+        return f"{named} is now {_said(value)}, was {_said(slot.value)}"
 
     def stale_slots(self, row: int) -> tuple[Slot, ...]:
         """The slots of a row that newer records reassert, whether or not the row is retired."""

@@ -10,6 +10,9 @@ from typing import Any
 from ctxarith.errors import ArgumentError
 from ctxarith.model import Record
 
+# A full stop, question or exclamation mark, and then white space.
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？।])\s+")
+
 Splitter = Callable[[str], Sequence[str]]
 
 
@@ -43,7 +46,10 @@ def document_of(chunk_id: str) -> str:
 
 
 def paragraphs(limit: int, count: Callable[[str], int]) -> Splitter:
-    r"""A splitter that packs whole paragraphs up to `limit` tokens; a longer paragraph stays whole.
+    r"""A splitter that packs whole paragraphs up to `limit` tokens, and sentences of longer ones.
+
+    A single sentence that is longer stays whole.
+
 
     >>> paragraphs(3, lambda text: len(text.split()))("one two\n\nthree\n\nfour five")
     ['one two\n\nthree', 'four five']
@@ -51,14 +57,21 @@ def paragraphs(limit: int, count: Callable[[str], int]) -> Splitter:
     if limit < 1:
         raise ArgumentError("limit", limit, "at least one token")
 
-    def split(text: str) -> list[str]:
+    def pack(parts: Iterable[str], between: str) -> list[str]:
         packed: list[str] = []
-        for paragraph in filter(None, (part.strip() for part in text.split("\n\n"))):
-            joined = f"{packed[-1]}\n\n{paragraph}" if packed else paragraph
+        for part in parts:
+            joined = f"{packed[-1]}{between}{part}" if packed else part
             if packed and count(joined) <= limit:
                 packed[-1] = joined
             else:
-                packed.append(paragraph)
-        return packed or [text]
+                packed.append(part)
+        return packed
+
+    def split(text: str) -> list[str]:
+        pieces: list[str] = []
+        for paragraph in filter(None, (part.strip() for part in text.split("\n\n"))):
+            whole = count(paragraph) <= limit
+            pieces.extend([paragraph] if whole else pack(_SENTENCE_END.split(paragraph), " "))
+        return pack(pieces, "\n\n") or [text]
 
     return split

@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,8 @@ class Mapped:
                     break
         if "_id" in rest:
             given.setdefault("id", str(rest.pop("_id")))
+        for key in rest:
+            _refuse_misspelt(rid, key)
         given = {**{k: rest.pop(k) for k in list(rest) if k in _CORE - _ADDED}, **given}
         heirs = given.pop(SUPERSEDED_BY, None) or []
         kept = {k: v for k, v in {**metadata, **rest}.items() if v not in ("", None, [])}
@@ -83,12 +86,18 @@ def read_lines(
     """
     links: dict[str, list[str]] = {}
     if SUPERSEDED_BY in mapped.sources:
-        for line in _objects(path):
+        for _, line in _objects(path):
             whole, heirs = mapped.apply(line)
             for heir in heirs:
                 links.setdefault(heir, []).append(str(whole.get("id")))
-    for line in _objects(path):
+    for number, line in _objects(path):
         whole, _ = mapped.apply(line)
+        for needed in ("id", "text"):
+            if needed not in whole:
+                rule = (
+                    f"is missing; keys here: {', '.join(map(str, line))}; map one with --field {needed}=KEY"
+                )
+                raise RecordError(f"line {number}", needed, None, rule)
         replaced = links.get(str(whole.get("id")))
         if replaced:
             own = whole.get("supersedes") or []
@@ -113,6 +122,14 @@ def read_folder(path: Path, mapped: Mapped) -> Iterator[dict[str, Any]]:
         yield {**mapped.defaults, "id": name, "text": file.read_text(encoding="utf-8-sig", errors="replace")}
 
 
+def _refuse_misspelt(rid: object, key: str) -> None:
+    """A misspelt field would become metadata without a word, and never expire, retire or hide anything."""
+    near = get_close_matches(key, sorted(_CORE - _ADDED), n=1, cutoff=0.82)
+    if near and key not in _CORE:
+        rule = f"did you mean {near[0]}? else map it (--field {near[0]}={key}) or put it into metadata"
+        raise RecordError(rid, key, "", rule)
+
+
 def batches(records: Iterable[Any], size: int) -> Iterator[list[Any]]:
     """The records in lists of `size`; the last may be shorter."""
     iterator = iter(records)
@@ -135,7 +152,7 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
     return read
 
 
-def _objects(path: Path) -> Iterator[dict[str, Any]]:
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, text in enumerate(_texts(path), start=1):
         if not text.strip():
             continue
@@ -145,7 +162,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
             raise RecordError(f"line {number}", "json", text[:60], f"not JSON: {error}") from error
         if not isinstance(line, dict):
             raise RecordError(f"line {number}", "json", text[:60], "expected a JSON object")
-        yield line
+        yield number, line
 
 
 def _texts(path: Path) -> Iterator[str]:

@@ -25,8 +25,9 @@ class SlotExtractor(Protocol):
 class RuleSlots:
     """Deterministic slots: each rule is an attribute and a pattern with a group named `value`.
 
-    The subject is the record's metadata under `subject` ("lead_id" by default); a record without it
-    gets no slots. Where a pattern matches several times the last match counts, as in "was 40, now 45".
+    The subject is the record's metadata under `subject`, by default the corpus's own subject key
+    ("lead_id" unless told otherwise); a record without it gets no slots. Where a pattern matches
+    several times the last match counts, as in "was 40, now 45".
 
     Raises:
         ArgumentError: for a pattern that cannot be compiled or has no group `value`.
@@ -37,18 +38,24 @@ class RuleSlots:
     """
 
     rules: tuple[tuple[str, re.Pattern[str]], ...]
-    subject: str
+    subject: str | None
 
-    def __init__(self, rules: Mapping[str, str], *, subject: str = SUBJECT_KEY) -> None:
+    def __init__(self, rules: Mapping[str, str], *, subject: str | None = None) -> None:
         if not isinstance(rules, Mapping):
             raise ArgumentError("rules", rules, "attributes with their patterns")
         compiled = tuple((name, _compiled(name, pattern)) for name, pattern in rules.items())
         object.__setattr__(self, "rules", compiled)
         object.__setattr__(self, "subject", subject)
 
+    def about(self, subject: str) -> RuleSlots:
+        """The same rules with a subject key, unless they have one of their own."""
+        if self.subject is not None:
+            return self
+        return RuleSlots({name: pattern.pattern for name, pattern in self.rules}, subject=subject)
+
     def __call__(self, record: Record, /) -> tuple[Slot, ...]:
         """The slots that the rules find in the text."""
-        subject = record.metadata.get(self.subject)
+        subject = record.metadata.get(self.subject or SUBJECT_KEY)
         if subject is None:
             return ()
         found = ((name, list(pattern.finditer(record.text))) for name, pattern in self.rules)
