@@ -154,7 +154,7 @@ def test_a_condition_that_chroma_can_evaluate_is_evaluated_exactly(
         shared_chroma.remove(keys(shared_chroma.rows()))
         shared_chroma.write([row(record) for record in made])
     if shared_chroma.can(condition):
-        own = shared_chroma._collection.get(where=narrowing(condition), include=[])["ids"]
+        own = shared_chroma._chroma()[1].get(where=narrowing(condition), include=[])["ids"]
         assert sorted(own) == sorted(row_id(row(one).key) for one in made if condition.matches(one))
 
 

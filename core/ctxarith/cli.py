@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ctxarith.algebra import Pipeline
-from ctxarith.console import BAD_INPUT, err, existing, out, print_json, reported
+from ctxarith.console import BAD_INPUT, err, existing, out, print_json, printable, reported
 from ctxarith.corpus import Corpus
 from ctxarith.demo import scenarios
 from ctxarith.errors import ArgumentError
@@ -146,7 +146,7 @@ def query(
             print_json(result_as_dict(result))
             return
         nothing = "(nothing fits the budget)" if result.drops else "(nothing found)"
-        out.print(result.text or nothing, markup=False)
+        out.print(printable(result.text) or nothing, markup=False)
         spent = f"{result.tokens} tokens, {len(result.hits)} in the context, {len(result.drops)} left out"
         err.print(f"{spent}; `ctxarith explain` says why", style="dim", markup=False)
 

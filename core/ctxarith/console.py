@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 BAD_INPUT, BAD_STORE = 2, 3
+
+# Line ends and tabs; the joiners are letters to Indic scripts and to emoji.
+_HARMLESS = "\n\t\u200c\u200d"
 
 
 @contextmanager
@@ -46,3 +50,11 @@ def reported(as_json: bool) -> Iterator[None]:
 def print_json(plain: dict[str, Any]) -> None:
     """One JSON object on standard output."""
     typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))
+
+
+def printable(text: str) -> str:
+    """A text without the control characters that would steer a terminal, line ends and tabs aside."""
+    steering = ("Cc", "Cf")
+    return "".join(
+        "\ufffd" if unicodedata.category(c) in steering and c not in _HARMLESS else c for c in text
+    )

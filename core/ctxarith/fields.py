@@ -25,6 +25,8 @@ class Field:
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name.strip():
             raise PredicateError(f"a field name is non-empty text, not {name!r}")
+        if not name.isprintable():
+            raise PredicateError(f"a field name holds a control character: {name!r}")
         if name in UNFILTERABLE:
             raise PredicateError(f"{name!r} cannot be used in a condition; put what you need into metadata")
         self.name = name

@@ -111,15 +111,6 @@ class Store(Protocol):
         ...
 
 
-@runtime_checkable
-class Following(Protocol):
-    """A store that keeps something of its files in memory and must be told that they have changed."""
-
-    def refresh(self) -> None:
-        """See what another process has written."""
-        ...
-
-
 class Lock(Protocol):
     """Keeps a second process from writing."""
 

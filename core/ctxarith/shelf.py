@@ -14,7 +14,7 @@ from ctxarith.index.snapshot import Indexer, Snapshot
 from ctxarith.ingest.prepare import content_hash
 from ctxarith.ingest.write import Added, Embed, Writer
 from ctxarith.model import Record
-from ctxarith.ports import Following, Journal, Lock, Row, Store, Vector
+from ctxarith.ports import Journal, Lock, Row, Store, Vector
 
 _TRUE, _FALSE = "yes", "no"
 HOLDS = "holds"
@@ -42,8 +42,6 @@ class Shelf:
         """The present state; what another process has written since is read first."""
         if self._journal.changed_elsewhere():
             with self._lock:
-                if isinstance(self._store, Following):
-                    self._store.refresh()
                 self._follow()
         return self._snapshot
 
@@ -136,7 +134,7 @@ class Shelf:
         """The corrected contents of a record's versions, from the store."""
         rows = self._writer.all_rows(record.tenant, record.id, self.snapshot)
         return sorted(
-            (row for row in rows if row.revision and row.record.version == record.version),
+            (row for row in rows if _corrects(record, row)),
             key=lambda row: row.revision,
         )
 
@@ -165,6 +163,10 @@ class Shelf:
         if any(self.settings.get(name) != value for name, value in present.items()):
             self.settings.update(present)
             self._journal.remember(present)
+
+
+def _corrects(record: Record, row: Row) -> bool:
+    return row.revision > 0 and row.record.version == record.version
 
 
 def check_whole(known: Mapping[str, str], *, holds: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.rule import Rule as Line
 from rich.text import Text
 
+from ctxarith.console import printable
 from ctxarith.demo import Scenario
 from ctxarith.explain import Explanation
 from ctxarith.plain import jsonable, record_as_dict
@@ -50,7 +51,7 @@ def show_funnel(out: Console, explanation: Explanation) -> None:
     retired = [drop for drop in drops if drop.stage == SUPERSEDED]
     others = [drop for drop in drops if drop.stage != SUPERSEDED]
     for drop in [*retired, *others[:3]]:
-        out.print(Text.assemble("  - ", (drop.id, "bold"), f"  {_short(drop.record.text)}"))
+        out.print(Text.assemble("  - ", (drop.id, "bold"), f"  {_short(printable(drop.record.text))}"))
         out.print(Text(f"      {drop.reason}", style="dim"))
     if len(others) > 3:
         out.print(Text(f"  - and {len(others) - 3} more, which --json names", style="dim"))
@@ -72,7 +73,7 @@ def play(scenario: Scenario, folder: Path, *, out: Console | None) -> dict[str, 
         out.print()
         show_funnel(out, result.explain())
         out.print(Text("\nThe context that the model receives:\n", style="bold"))
-        out.print(Text(result.text))
+        out.print(Text(printable(result.text)))
         out.print(Text("\nWhat became of:\n", style="bold"))
         for one, lines in verdicts.items():
             out.print(Text.assemble("  ", (one, "bold"), f": {'; '.join(lines)}"))

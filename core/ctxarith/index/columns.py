@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxarith.kinds import Kind, Typed, typed, value_of
+from ctxarith.kinds import CORE_FIELDS, Kind, Typed, typed, value_of
 from ctxarith.model import Record
 from ctxarith.normalise import Metadata
 from ctxarith.predicate import And, Compare, Exists, Not, OneOf, Or, Predicate
@@ -117,8 +117,15 @@ class Columns:
             mask[row] = bool(predicate.matches(self._records[row]))
         return mask
 
+    @cached_property
+    def _known(self) -> set[str]:
+        # A name that no record has is answered and not kept, or filters could fill the memory.
+        return set(CORE_FIELDS).union(*(record.metadata for record in self._records))
+
     def column(self, name: str) -> Column:
         """The column of a field or metadata key."""
+        if name not in self._known:
+            return Column([None] * len(self._records))
         if name not in self._columns:
             self._columns[name] = Column(value_of(record, name) for record in self._records)
         return self._columns[name]

@@ -54,8 +54,8 @@ class Writer:
         keys, before = self._journal.pending()
         in_flight: set[RowKey] = set()
         if keys and self._lock.take():
+            # The lock is kept from here on: the store is open for writing.
             self.recover()
-            self._lock.release()
         elif keys:
             in_flight = set(keys)
         rows = [row for row in self._store.rows() if row.key not in in_flight]
@@ -155,7 +155,9 @@ class Writer:
         rows = [old for key in keys if (old := _stored(key, snapshot)) is not None]
         if any(key in self._revisions for key in keys):
             same = And.of(Field("tenant") == tenant, Field("id") == record_id)
-            rows += [row for row in self._store.select(same) if row.revision > 0]
+            stored = self._store.select(same)
+            # Not yet noted: the revision of a correction that is under way in another thread.
+            rows += [row for row in stored if 0 < row.revision <= self._revisions.get(_current(row.key), 0)]
         return rows
 
     def _put(self, rows: Sequence[Row], before: Sequence[Row]) -> None:

@@ -58,7 +58,7 @@ def block(hit: Hit, passage: str, heading: str = "") -> Block:
     Every line after the first is indented, so that text inside a record can never look like the
     start of another passage or heading: what begins at the left margin is ours.
     """
-    label = "".join(f"({note}) " for note in _labels(hit))
+    label = "".join(f"({note}) " for note in _labels(hit, passage))
     text = hit.excerpt if hit.excerpt is not None else passage
     return Block(hit, f"{label}{indented(text)}", heading)
 
@@ -69,9 +69,12 @@ def indented(text: str) -> str:
     return "\n".join([first, *(f"    {line}" for line in rest)])
 
 
-def _labels(hit: Hit) -> list[str]:
+def _labels(hit: Hit, passage: str) -> list[str]:
     dated = hit.record.dated
     labels = [dated.date().isoformat()] if dated else []
+    if not labels and passage.lstrip().startswith("("):
+        # Else the record's own words would stand where the label does.
+        labels.append("undated")
     if RETIRED in hit.flags:
         labels.append("superseded")
     elif hit.stale_slots:

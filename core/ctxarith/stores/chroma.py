@@ -1,16 +1,17 @@
 """Chroma as the store: one collection in cosine space, documents, embeddings and flat metadata.
 
-Other Chroma tools read the collection as it is. Chroma filters and searches are not on the read path;
-`select` narrows with what Chroma can evaluate and checks every row again.
+Other Chroma tools read the collection as it is, while no corpus is open for writing. Chroma's filters
+and searches are not on the read path; `select` narrows with what Chroma can evaluate and checks each row.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -20,9 +21,13 @@ from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import Predicate
 from ctxarith.stores.chroma_where import compiles_exactly, narrowing
 from ctxarith.stores.flat import flatten, restore
+from ctxarith.stores.mirror import Mirror
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
+
+T = TypeVar("T")
 
 COLLECTION = "ctxarith"
 _PAGE = 2_000
@@ -31,10 +36,12 @@ _HEADER = struct.Struct("<IQQQQ")
 
 
 class ChromaStore:
-    """Rows in a Chroma collection in a folder; opened at first use.
+    """Rows in a Chroma collection in a folder, and beside it in a mirror from which they are read.
+
+    Chroma itself is opened at the first write, since only one process may have it open: see `Mirror`.
 
     Raises:
-        StoreError: Chroma cannot be opened there.
+        StoreError: the folder cannot be used.
     """
 
     name = "Chroma"
@@ -43,58 +50,51 @@ class ChromaStore:
         self._folder = Path(folder)
         self._name = collection
         self._seen: dict[Path, tuple[int, int]] = {}
-        self._connect()
-
-    def _connect(self) -> None:
-        import chromadb
-        from chromadb.config import Settings
-
+        self._opened: tuple[ClientAPI, Collection, int] | None = None
         try:
-            self._client: ClientAPI = chromadb.PersistentClient(
-                path=str(self._folder), settings=Settings(anonymized_telemetry=False)
-            )
-            self._collection = self._client.get_or_create_collection(
-                self._name, embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
-            )
-            self._batch = int(self._client.get_max_batch_size())
-        except Exception as error:
-            raise StoreError(f"Chroma cannot be opened in {str(self._folder)!r}: {error}") from error
-
-    def refresh(self) -> None:
-        """Open Chroma anew: it keeps the state of its vector segments in memory."""
-        self.close()
-        self._connect()
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"the folder {str(self._folder)!r} cannot be used: {error}") from error
+        mirror = self._folder / f"rows-{collection}.sqlite"
+        fresh = not mirror.exists()
+        self._mirror = Mirror(mirror)
+        if fresh and (self._folder / "chroma.sqlite3").exists():
+            self._mirror.put(self._read_chroma())
 
     def write(self, rows: Sequence[Row]) -> None:
         """Upsert in batches that Chroma accepts; keys that a row no longer has are removed first."""
+        _, collection, batch = self._chroma()
         # Chroma's upsert merges metadata; ours replaces it whole.
         self.remove([row.key for row in rows])
-        for start in range(0, len(rows), self._batch):
-            part = rows[start : start + self._batch]
-            self._collection.upsert(
-                ids=[row_id(row.key) for row in part],
-                embeddings=np.stack([row.vector for row in part]),
-                documents=[row.record.text for row in part],
-                metadatas=[flatten(row.record, row.revision) for row in part],
-            )
+        for start in range(0, len(rows), batch):
+            part = rows[start : start + batch]
+            self._upsert(collection, part)
+            self._mirror.put((row_id(row.key), row) for row in part)
         self._tidy()
 
     def remove(self, keys: Sequence[RowKey]) -> None:
         """Delete those of the keys that are there."""
+        _, collection, batch = self._chroma()
         ids = list(dict.fromkeys(map(row_id, keys)))
-        for start in range(0, len(ids), self._batch):
-            known = self._collection.get(ids=ids[start : start + self._batch], include=[])["ids"]
+        for start in range(0, len(ids), batch):
+            known = collection.get(ids=ids[start : start + batch], include=[])["ids"]
             if known:
-                self._collection.delete(ids=known)
+                collection.delete(ids=known)
+        self._mirror.drop(ids)
         self._tidy()
 
     def rows(self) -> Iterator[Row]:
-        """Every row, page by page."""
-        return self._pages(None)
+        """Every row, from the mirror."""
+        return (row for _, row in self._mirror.rows())
 
     def select(self, predicate: Predicate) -> Iterator[Row]:
-        """The rows whose record matches: narrowed by Chroma, then checked one by one."""
-        return (row for row in self._pages(narrowing(predicate)) if predicate.matches(row.record))
+        """The rows whose record matches: narrowed by Chroma where it is open, then checked one by one."""
+        where = narrowing(predicate)
+        if where is None or self._opened is None:
+            found = self._mirror.rows()
+        else:
+            found = self._mirror.get(self._ids(where))
+        return (row for _, row in found if predicate.matches(row.record))
 
     def can(self, predicate: Predicate) -> bool:
         """Whether Chroma's own filter means exactly the same."""
@@ -105,6 +105,8 @@ class ChromaStore:
 
         The queue's vectors stay, since Chroma's graph index is still caught up from them.
         """
+        self._chroma()
+        self._mirror.scrub()
         path = self._folder / "chroma.sqlite3"
         with sqlite3.connect(path, timeout=30) as database:
             database.execute("UPDATE embeddings_queue SET metadata = NULL WHERE metadata IS NOT NULL")
@@ -121,10 +123,73 @@ class ChromaStore:
 
     def close(self) -> None:
         """Let go of the client; its files are released when no other handle uses them."""
-        close = getattr(self._client, "close", None)
-        if close is not None:
-            close()
-        self._tidy()
+        self._mirror.close()
+        if self._opened is not None:
+            close = getattr(self._opened[0], "close", None)
+            if close is not None:
+                close()
+            self._tidy()
+            self._opened = None
+
+    def _chroma(self) -> tuple[ClientAPI, Collection, int]:
+        """Client, collection and its largest batch; the caller holds the writer's lock."""
+        if self._opened is None:
+            self._opened = self._connected()
+            _, collection, batch = self._opened
+            if len(self._mirror) and not self._guarded(collection.count):
+                # Chroma's files were lost: the open copy is made again.
+                rows = list(self.rows())
+                for start in range(0, len(rows), batch):
+                    self._upsert(collection, rows[start : start + batch])
+        return self._opened
+
+    def _connected(self) -> tuple[ClientAPI, Collection, int]:
+        import chromadb
+        from chromadb.config import Settings
+
+        try:
+            client = chromadb.PersistentClient(
+                path=str(self._folder), settings=Settings(anonymized_telemetry=False)
+            )
+            collection = client.get_or_create_collection(
+                self._name, embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
+            )
+            return client, collection, int(client.get_max_batch_size())
+        except Exception as error:
+            raise StoreError(f"Chroma cannot be opened in {str(self._folder)!r}: {error}") from error
+
+    def _upsert(self, collection: Collection, rows: Sequence[Row]) -> None:
+        collection.upsert(
+            ids=[row_id(row.key) for row in rows],
+            embeddings=np.stack([row.vector for row in rows]),
+            documents=[row.record.text for row in rows],
+            metadatas=[flatten(row.record, row.revision) for row in rows],
+        )
+
+    def _ids(self, where: dict[str, Any]) -> list[str]:
+        _, collection, _ = self._chroma()
+        ids: list[str] = []
+        while page := self._guarded(
+            lambda: collection.get(where=where, limit=_PAGE, offset=len(ids), include=[])["ids"]
+        ):
+            ids.extend(page)
+        return ids
+
+    def _read_chroma(self) -> Iterator[tuple[str, Row]]:
+        """Every row from Chroma itself, to make a mirror that is missing."""
+        _, collection, _ = self._opened or self._connected()
+        for offset in range(0, self._guarded(collection.count), _PAGE):
+            page = self._guarded(partial(_page, collection, offset))
+            columns = (page["ids"], page["documents"] or [], page["metadatas"] or [], page["embeddings"])
+            for name, text, flat, vector in zip(*columns, strict=True):
+                yield name, _row(name, text, flat, vector)
+
+    def _guarded(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except Exception as error:
+            message = f"Chroma cannot read {str(self._folder)!r}, restore it from a copy: {error}"
+            raise StoreError(message) from error
 
     def _tidy(self) -> None:
         """Clear the unused part of each vector file that Chroma has written since the last look."""
@@ -136,33 +201,9 @@ class ChromaStore:
                 _clear_unused(header, vectors)
                 self._seen[vectors] = _stamp(vectors)
 
-    def _pages(self, where: dict[str, Any] | None) -> Iterator[Row]:
-        for offset in range(0, self._count(), _PAGE):
-            page = self._page(where, offset)
-            if not page["ids"]:
-                return
-            columns = (page["ids"], page["documents"] or [], page["metadatas"] or [], page["embeddings"])
-            for name, text, flat, vector in zip(*columns, strict=True):
-                yield _row(name, text, flat, vector)
-            # Loading a vector segment makes Chroma write its file anew.
-            self._tidy()
 
-    def _count(self) -> int:
-        try:
-            return int(self._collection.count())
-        except Exception as error:
-            raise self._unreadable(error) from error
-
-    def _page(self, where: dict[str, Any] | None, offset: int) -> Any:
-        try:
-            return self._collection.get(
-                where=where, limit=_PAGE, offset=offset, include=["documents", "metadatas", "embeddings"]
-            )
-        except Exception as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: Exception) -> StoreError:
-        return StoreError(f"Chroma cannot read {str(self._folder)!r}, restore it from a copy: {error}")
+def _page(collection: Collection, offset: int) -> Any:
+    return collection.get(limit=_PAGE, offset=offset, include=["documents", "metadatas", "embeddings"])
 
 
 def _row(name: str, text: str | None, flat: dict[str, Any] | None, vector: Any) -> Row:
