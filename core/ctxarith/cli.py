@@ -112,7 +112,8 @@ def ingest(
         if as_json:
             print_json({**loaded.counts, "dangling": missing, "corpus": str(corpus)})
             return
-        out.print(", ".join(f"{count:,} {name}" for name, count in loaded.counts.items()) + f" in {corpus}")
+        done = ", ".join(f"{count:,} {name}" for name, count in loaded.counts.items())
+        out.print(f"{done} in {corpus}", markup=False)
         if missing:
             out.print(f"linked and not found: {', '.join(missing[:10])}", markup=False)
 
@@ -208,7 +209,8 @@ def demo(
             print_json({"scenarios": played})
         else:
             kept = "Keep the corpora with --corpus DIR; then:" if corpus is None else "Kept; now try:"
-            out.print(f"{kept} ctxarith explain QUESTION --corpus {corpus or 'DIR'}/NAME --tenant TENANT")
+            place = f"{corpus or 'DIR'}/NAME"
+            out.print(f"{kept} ctxarith explain QUESTION --corpus {place} --tenant TENANT", markup=False)
 
 
 def _records(path: Path, mapped: Mapped, chunk: int | None, unmatched: list[str]) -> Iterable[Any]:
@@ -226,16 +228,9 @@ def _pipeline(
 ) -> Pipeline:
     try:
         condition = None if where is None else json.loads(where)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArgumentError("where", where, f"not JSON: {error}") from error
-    return Question(
-        scope=scope,
-        where=condition,
-        top=top,
-        tokens=tokens,
-        rank=rank,
-        include_superseded=superseded_too,
-    ).pipeline()
+    return Question(scope, condition, top, tokens, rank, superseded_too).pipeline()
 
 
 def _principal(

@@ -16,6 +16,7 @@ from ctxarith.instant import TimeLike
 from ctxarith.intake import Intake
 from ctxarith.model import Record
 from ctxarith.models.embedders import embedded_query
+from ctxarith.normalise import clean_text
 from ctxarith.options import Options, Setup
 from ctxarith.plan import Plan, plan
 from ctxarith.policy import Principal
@@ -164,6 +165,7 @@ class Corpus(Intake):
         """
         if not isinstance(text, str):
             raise ArgumentError("text", text, "the question as text")
+        text = clean_text(None, "text", text)
         moment = self._gate.moment(as_of)
         shelf = self._shelf
         tools = Tools(self._embedded_query, self._setup.counter)
@@ -203,6 +205,9 @@ class Corpus(Intake):
 
     def history(self, subject: str, attribute: str, *, principal: Principal | None = None) -> list[Assertion]:
         """The chain of assertions about one fact, oldest first."""
+        for name, value in (("subject", subject), ("attribute", attribute)):
+            if not isinstance(value, str):
+                raise ArgumentError(name, value, "expected text")
         shelf = self._shelf
         return history_of(
             subject,

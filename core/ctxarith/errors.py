@@ -18,6 +18,7 @@ CtxArithError
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 
 
@@ -25,7 +26,7 @@ class CtxArithError(Exception):
     """Root of every error that this library raises on purpose. Errors can be pickled and sent on."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        details = {k: v if _is_plain(v) else short(v) for k, v in self.__dict__.items()}
+        details = {name: _storable(value) for name, value in self.__dict__.items()}
         return _again, (type(self), self.args, details)
 
 
@@ -126,13 +127,18 @@ class MissingExtra(CtxArithError, ImportError):
 
 def _again(kind: type[CtxArithError], args: tuple[object, ...], details: dict[str, object]) -> CtxArithError:
     error = kind.__new__(kind, *args)
-    error.args = args
+    # Past our own constructors, which take other arguments, to the built-in one.
+    super(CtxArithError, error).__init__(*args)
     error.__dict__.update(details)
     return error
 
 
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float | tuple)
+def _storable(value: object) -> object:
+    try:
+        pickle.dumps(value)
+    except Exception:
+        return short(value)
+    return value
 
 
 def short(value: object, limit: int = 80) -> str:

@@ -113,6 +113,12 @@ class Drops(Sequence[Drop]):
     def __iter__(self) -> Iterator[Drop]:
         return iter(self.all)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Drops) and self.all == other.all
+
+    def __hash__(self) -> int:
+        return hash(len(self))
+
     def __reduce__(self) -> tuple[object, ...]:
         # The columns behind the parts hold records that the caller may not see.
         return Drops, ([self.all],)

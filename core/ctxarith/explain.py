@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _BAR = 24
+_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,9 @@ class PlanView:
         lines += [f"  & {c.text}  [{_where(c.pushed)}]" for c in self.plan.policy]
         for planned in self.plan.arms:
             lines.append(f"{planned.name}  depth {planned.arm.depth:,}")
-            lines += [f"  & {c.text}  [{_where(c.pushed)}]" for c in planned.conditions]
+            lines += [f"  & {c.text}  [{_where(c.pushed)}]" for c in planned.conditions[:_SHOWN]]
+            if len(planned.conditions) > _SHOWN:
+                lines.append(f"  & {len(planned.conditions) - _SHOWN:,} more conditions")
             lines += ["  - superseded  [index, over all permitted records]"] if planned.arm.current else []
         lines += [f">> {stage!r}" for stage in self.plan.stages]
         return "\n".join(lines)
@@ -203,7 +206,9 @@ def _failed(row: int, scene: Scene) -> list[str]:
         for condition in conjuncts(planned.arm.condition)
         if not condition.matches(record)
     ]
-    return list(dict.fromkeys(failed))
+    unlike = list(dict.fromkeys(failed))
+    more = [f"and {len(unlike) - _SHOWN:,} more"] if len(unlike) > _SHOWN else []
+    return [*unlike[:_SHOWN], *more]
 
 
 def _evidence(hit: Hit) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ctxarith.errors import AlgebraError, PredicateError
+from ctxarith.errors import AlgebraError, PredicateError, short
 from ctxarith.instant import instant
 from ctxarith.kinds import ORDERED, Typed, kind_of, typed
 from ctxarith.model import TIME_FIELDS
@@ -24,11 +24,13 @@ class Field:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name.strip():
-            raise PredicateError(f"a field name is non-empty text, not {name!r}")
+            raise PredicateError(f"a field name is non-empty text, not {short(name)}")
         if not name.isprintable():
-            raise PredicateError(f"a field name holds a control character: {name!r}")
+            raise PredicateError(f"a field name holds a control character: {short(name)}")
         if name in UNFILTERABLE:
-            raise PredicateError(f"{name!r} cannot be used in a condition; put what you need into metadata")
+            raise PredicateError(
+                f"{short(name)} cannot be used in a condition; put what you need into metadata"
+            )
         self.name = name
 
     def __eq__(self, other: object) -> Predicate:  # type: ignore[override]
@@ -87,12 +89,14 @@ class Field:
     def _compare(self, op: str, operand: object) -> Predicate:
         value = operand_of(self.name, SYMBOLS[op], operand)
         if op in ("lt", "le", "gt", "ge") and kind_of(value) not in ORDERED:
-            raise PredicateError(f"{self.name!r} {SYMBOLS[op]} {operand!r}: a {kind_of(value)} has no order")
+            raise PredicateError(
+                f"{self.name!r} {SYMBOLS[op]} {short(operand)}: a {kind_of(value)} has no order"
+            )
         return Compare(self.name, op, value)
 
     def _set(self, op: str, values: Iterable[object]) -> frozenset[Typed]:
         if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-            raise PredicateError(f"{self.name!r} {op} needs a list, not {values!r}")
+            raise PredicateError(f"{self.name!r} {op} needs a list, not {short(values)}")
         clean = [operand_of(self.name, op, one) for one in values]
         return frozenset(typed(one) for one in clean)
 
@@ -117,14 +121,14 @@ def operand_of(name: str, op: str, value: Any) -> Scalar:
         try:
             return instant(value)
         except ValueError as error:
-            raise PredicateError(f"{name!r} {op} {value!r}: {error}") from error
+            raise PredicateError(f"{short(name)} {op} {short(value)}: {error}") from error
     if isinstance(value, float) and not math.isfinite(value):
-        raise PredicateError(f"{name!r} {op} {value!r}: NaN and infinity cannot be compared")
+        raise PredicateError(f"{short(name)} {op} {short(value)}: NaN and infinity cannot be compared")
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool | int | float):
         return value
     raise PredicateError(
-        f"{name!r} {op} {value!r}: compare with text, a number, a boolean or a time; "
+        f"{short(name)} {op} {short(value)}: compare with text, a number, a boolean or a time; "
         "for a list use is_in or $in, for a missing key use exists or $exists"
     )

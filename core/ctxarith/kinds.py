@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any
 
+from ctxarith.errors import PredicateError, short
+from ctxarith.instant import iso
 from ctxarith.model import TIME_FIELDS, Record
 from ctxarith.normalise import Metadata
 
@@ -64,3 +67,27 @@ def compare(op: str, operand: Typed, value: Metadata) -> bool:
     if same:
         return op in ("le", "ge")
     return bool(value < wanted) == (op in ("lt", "le"))
+
+
+def check_name(name: object) -> None:
+    """Refuse what no record can have as a key."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise PredicateError(f"a field name is printable text, not {short(name)}")
+
+
+def comparable(op: str, value: object) -> bool:
+    """Whether a value can stand on the right of an operator."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    ordered = op not in ("lt", "le", "gt", "ge") or kind_of(value) in ORDERED
+    return isinstance(value, str | bool | int | float | datetime) and ordered
+
+
+def named(name: str) -> str:
+    """A field name as it is shown."""
+    return name if len(name) <= 80 else short(name)
+
+
+def as_shown(value: object) -> str:
+    """A value as it is shown in a condition."""
+    return iso(value) if isinstance(value, datetime) else short(value)

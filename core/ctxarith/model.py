@@ -129,10 +129,9 @@ class Record:
 
         put("id", rid)
         put("text", clean_text(rid, "text", self.text))
-        put(
-            "source_id",
-            clean_id(rid, rid if self.source_id in ("", None) else self.source_id, "source_id", limit=512),
-        )
+        given = self.source_id
+        source = rid if given is None or (isinstance(given, str) and not given) else given
+        put("source_id", clean_id(rid, source, "source_id", limit=512))
         put("version", clean_id(rid, _plain_version(self.version), "version", limit=128))
         put("tenant", clean_id(rid, self.tenant, "tenant", limit=1024))
         put("scope", clean_scope(self.scope, record=rid))
@@ -144,6 +143,11 @@ class Record:
         for name in ("source_type", "jurisdiction"):
             if getattr(self, name) is not None:
                 put(name, clean_id(rid, getattr(self, name), name, limit=256))
+        for name in ("token_count", "entity_count"):
+            if not isinstance(getattr(self, name), int | None):
+                raise RecordError(rid, name, getattr(self, name), "a whole number, added at ingest")
+        if not isinstance(self.content_hash, str | None):
+            raise RecordError(rid, "content_hash", self.content_hash, "text, added at ingest")
         put("metadata", MappingProxyType(clean_metadata(rid, self.metadata, RESERVED)))
         if rid in self.supersedes:
             raise RecordError(rid, "supersedes", rid, "a record cannot supersede itself")

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxarith.errors import ArgumentError
 from ctxarith.model import Record
 from ctxarith.predicate import Predicate
 
@@ -58,6 +59,20 @@ class TokenCounter(Protocol):
     def __call__(self, text: str, /) -> int:
         """The number of tokens."""
         ...
+
+
+def counted(counter: TokenCounter, text: str) -> int:
+    """Tokens of a text; none for an empty one.
+
+    Raises:
+        ArgumentError: the counter gave something else than a whole number, zero or more.
+    """
+    if not text:
+        return 0
+    number = counter(text)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
+        raise ArgumentError("tokenizer", number, "must return a whole number, zero or more")
+    return number
 
 
 @runtime_checkable

@@ -13,15 +13,24 @@ The law, which every backend keeps:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from heapq import nsmallest
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
-from ctxarith.errors import AlgebraError, PredicateError
-from ctxarith.instant import iso
-from ctxarith.kinds import Kind, Typed, compare, kind_of, typed, value_of
+from ctxarith.errors import AlgebraError, PredicateError, short
+from ctxarith.kinds import (
+    Kind,
+    Typed,
+    as_shown,
+    check_name,
+    comparable,
+    compare,
+    kind_of,
+    named,
+    typed,
+    value_of,
+)
 from ctxarith.model import Record
 from ctxarith.normalise import Scalar
 
@@ -85,8 +94,11 @@ class Compare(Predicate):
     kind: Kind = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.op not in SYMBOLS or kind_of(self.value) == "list":
-            raise PredicateError(f"{self.name!r} cannot be compared by {self.op!r} with {self.value!r}")
+        check_name(self.name)
+        if not isinstance(self.op, str) or self.op not in SYMBOLS or not comparable(self.op, self.value):
+            raise PredicateError(
+                f"{short(self.name)} cannot be compared by {short(self.op)} with {short(self.value)}"
+            )
         object.__setattr__(self, "kind", kind_of(self.value))
 
     @property
@@ -100,7 +112,7 @@ class Compare(Predicate):
         return value is not None and compare(self.op, self.operand, value)
 
     def __str__(self) -> str:
-        return f"{self.name} {SYMBOLS[self.op]} {_show(self.value)}"
+        return f"{named(self.name)} {SYMBOLS[self.op]} {as_shown(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +123,20 @@ class OneOf(Predicate):
     values: frozenset[Typed]
     negated: bool = False
 
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if not isinstance(self.values, frozenset) or not all(isinstance(v, tuple) for v in self.values):
+            raise PredicateError(f"{short(self.name)} needs a set of typed values, not {short(self.values)}")
+
     def matches(self, record: Record) -> bool:
         """False for a missing key, negated or not."""
         value = value_of(record, self.name)
         return value is not None and (typed(value) in self.values) != self.negated
 
     def __str__(self) -> str:
-        shown = ", ".join(nsmallest(_SHOWN, (_show(value) for _, value in self.values)))
+        shown = ", ".join(nsmallest(_SHOWN, (as_shown(value) for _, value in self.values)))
         more = f", and {len(self.values) - _SHOWN:,} more" if len(self.values) > _SHOWN else ""
-        return f"{self.name} {'not in' if self.negated else 'in'} [{shown}{more}]"
+        return f"{named(self.name)} {'not in' if self.negated else 'in'} [{shown}{more}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +145,41 @@ class Exists(Predicate):
 
     name: str
 
+    def __post_init__(self) -> None:
+        check_name(self.name)
+
     def matches(self, record: Record) -> bool:
         """Whether the record holds a value under the name."""
         return value_of(record, self.name) is not None
 
     def __str__(self) -> str:
-        return f"{self.name} exists"
+        return f"{named(self.name)} exists"
 
 
 @dataclass(frozen=True, slots=True)
-class And(Predicate):
-    """All of the parts; with no part, every record."""
+class Junction(Predicate):
+    """Several conditions as one."""
 
     parts: tuple[Predicate, ...]
     depth: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.parts, tuple):
+            raise PredicateError(f"conditions are a tuple, not {short(self.parts)}")
         object.__setattr__(self, "depth", _depth(*self.parts))
 
     @classmethod
     def of(cls, *parts: Predicate) -> Predicate:
-        """Flatten nested conjunctions; one part stays itself."""
-        return _flat(cls, parts)
+        """Flatten what is nested in its own kind; one part stays itself."""
+        flat: list[Predicate] = []
+        for part in parts:
+            flat.extend(part.parts if isinstance(part, cls) else (part,))
+        return flat[0] if len(flat) == 1 else cls(tuple(flat))
+
+
+@dataclass(frozen=True, slots=True)
+class And(Junction):
+    """All of the parts; with no part, every record."""
 
     def matches(self, record: Record) -> bool:
         """Whether every part holds."""
@@ -160,19 +190,8 @@ class And(Predicate):
 
 
 @dataclass(frozen=True, slots=True)
-class Or(Predicate):
+class Or(Junction):
     """Any of the parts; with no part, no record."""
-
-    parts: tuple[Predicate, ...]
-    depth: int = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", _depth(*self.parts))
-
-    @classmethod
-    def of(cls, *parts: Predicate) -> Predicate:
-        """Flatten nested disjunctions; one part stays itself."""
-        return _flat(cls, parts)
 
     def matches(self, record: Record) -> bool:
         """Whether some part holds."""
@@ -200,20 +219,10 @@ class Not(Predicate):
         return f"~({self.part})"
 
 
-_Junction = TypeVar("_Junction", And, Or)
-
-
-def _flat(cls: type[_Junction], parts: Iterable[Predicate]) -> Predicate:
-    flat: list[Predicate] = []
-    for part in parts:
-        flat.extend(part.parts if isinstance(part, cls) else (part,))
-    return flat[0] if len(flat) == 1 else cls(tuple(flat))
-
-
 def _depth(*parts: Predicate) -> int:
     """How deep a tree is; a deeper one than can be walked is refused where it is built."""
     if not all(isinstance(part, Predicate) for part in parts):
-        raise PredicateError(f"conditions are made of conditions, not of {parts!r}")
+        raise PredicateError(f"conditions are made of conditions, not of {short(parts)}")
     depth = 1 + max((getattr(part, "depth", 0) for part in parts), default=0)
     if depth > DEEPEST:
         raise PredicateError(f"a filter may be nested {DEEPEST} levels deep, and no deeper")
@@ -224,10 +233,6 @@ def _joined(sign: str, parts: Sequence[Predicate]) -> str:
     shown = [f"({p})" if isinstance(p, And | Or) and p.parts else str(p) for p in parts[:_SHOWN]]
     more = [f"and {len(parts) - _SHOWN:,} more"] if len(parts) > _SHOWN else []
     return sign.join([*shown, *more])
-
-
-def _show(value: object) -> str:
-    return iso(value) if isinstance(value, datetime) else repr(value)
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:

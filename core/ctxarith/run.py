@@ -16,9 +16,9 @@ from ctxarith.evidence import Drop, Drops, Hit, Step, Trace
 from ctxarith.explain import Explanation, Why, explain, why
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.plan import Plan
-from ctxarith.ports import TokenCounter, Vector
+from ctxarith.ports import TokenCounter, Vector, counted
 from ctxarith.scene import Scene, set_scene
-from ctxarith.stages.assemble import Budget, count_with
+from ctxarith.stages.assemble import Budget
 from ctxarith.stages.layout import Block
 from ctxarith.stages.pool import Pool
 from ctxarith.stages.recalled import pooled
@@ -142,7 +142,7 @@ def _moment(snapshot: Snapshot, at: datetime, tools: Tools) -> Moment:
     return Moment(
         at,
         # The same page is counted when it is built, noted and delivered.
-        lru_cache(maxsize=64)(lambda text: count_with(tools.count, text)),
+        lru_cache(maxsize=64)(lambda text: counted(tools.count, text)),
         similarity,
         lambda hit: snapshot.passage(hit.record),
     )

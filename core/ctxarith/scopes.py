@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ctxarith.errors import ScopeError
+from ctxarith.errors import ScopeError, short
 from ctxarith.model import Record
 from ctxarith.normalise import clean_scope
 from ctxarith.predicate import EVERY, And, Compare, Or, Predicate
+
+_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +22,9 @@ class Scope(Predicate):
 
     def __post_init__(self) -> None:
         if isinstance(self.paths, str) or not isinstance(self.paths, Iterable):
-            raise ScopeError(f"a scope is made of several paths, not of {self.paths!r}")
+            raise ScopeError(f"a scope is made of several paths, not of {short(self.paths)}")
         if not isinstance(self.inherit, bool):
-            raise ScopeError(f"inherit is True or False, not {self.inherit!r}")
+            raise ScopeError(f"inherit is True or False, not {short(self.inherit)}")
         object.__setattr__(self, "paths", tuple(dict.fromkeys(clean_scope(path) for path in self.paths)))
 
     def lowered(self) -> Predicate:
@@ -45,7 +47,9 @@ class Scope(Predicate):
         return self.lowered().matches(record)
 
     def __str__(self) -> str:
-        shown = " | ".join(path or "/" for path in self.paths) or "nothing"
+        shown = " | ".join(short(path)[1:-1] or "/" for path in self.paths[:_SHOWN]) or "nothing"
+        if len(self.paths) > _SHOWN:
+            shown += f" and {len(self.paths) - _SHOWN:,} more"
         return f"scope {shown}" + (" with ancestors" if self.inherit else "")
 
 

@@ -32,6 +32,7 @@ class Shelf:
         self._lock = threading.RLock()
         analyzer = Analyzer(self.settings["stem"] == _TRUE, self.settings["stop_words"] == _TRUE)
         self.searchable = tuple(filter(None, self.settings["searchable"].split("\n")))
+        self._remembered: dict[str, str] = {}
         self._snapshot = Snapshot({}, Indexer(analyzer, self.searchable))
         self._follow()
         self.handles = 0
@@ -105,10 +106,12 @@ class Shelf:
 
     def remove(self, tenant: str, ids: Iterable[str], *, scrub: bool = False) -> int:
         """Remove all versions of the ids; the number of ids that were there."""
-        with self._lock:
+        with self._lock, self._alone():
             known = [rid for rid in dict.fromkeys(ids) if self.snapshot.named(tenant, rid)]
+            if known:
+                self._writer.recover()
             leaving = sum(len(self.snapshot.named(tenant, rid)) for rid in known)
-            if leaving == len(self.snapshot):
+            if known and leaving == len(self.snapshot):
                 # Before the removal: a folder that dies after it is rightly empty.
                 self.remember(holds=False)
             if known:
@@ -120,7 +123,7 @@ class Shelf:
 
     def retire(self, tenant: str, ids: Iterable[str], now: datetime) -> int:
         """End the facts of the ids now; what they had retired stays retired."""
-        with self._lock:
+        with self._lock, self._alone():
             rows = [row for rid in dict.fromkeys(ids) for row in self._ending(tenant, rid, now)]
             self._snapshot = self._writer.replace(rows, self.snapshot)
             return len({row.record.id for row in rows})
@@ -160,9 +163,10 @@ class Shelf:
         present = {HOLDS: _TRUE if (len(snapshot) > 0 if holds is None else holds) else _FALSE}
         if snapshot.dimension is not None:
             present["dimension"] = str(snapshot.dimension)
-        if any(self.settings.get(name) != value for name, value in present.items()):
-            self.settings.update(present)
-            self._journal.remember(present)
+        self.settings.update(present)
+        if self._remembered != self.settings:
+            self._journal.remember(self.settings)
+            self._remembered = dict(self.settings)
 
 
 def _corrects(record: Record, row: Row) -> bool:
@@ -190,10 +194,7 @@ def settled(journal: Journal, wanted: Mapping[str, str]) -> dict[str, str]:
     known = journal.settings()
     check_settings(known, wanted)
     defaults = {"stem": _TRUE, "stop_words": _TRUE, "searchable": ""}
-    settings = {**defaults, **wanted, **known}
-    if settings != known:
-        journal.remember(settings)
-    return settings
+    return {**defaults, **wanted, **known}
 
 
 def check_settings(known: Mapping[str, str], wanted: Mapping[str, str]) -> None:

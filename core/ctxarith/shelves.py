@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ctxarith.errors import ArgumentError, StoreError
 from ctxarith.ports import Store
-from ctxarith.shelf import Shelf, check_settings, check_whole, settled
+from ctxarith.shelf import Shelf, check_settings, check_whole
 from ctxarith.stores.chroma import ChromaStore
 from ctxarith.stores.inmemory import InMemoryStore
 from ctxarith.stores.journal import SqliteJournal
@@ -52,7 +52,7 @@ def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str], *,
     store: Store | None = None
     try:
         known = journal.settings()
-        settled(journal, wanted)
+        check_settings(known, wanted)
         store = make()
         shelf = Shelf(store, journal, WriterLock(folder / "writer.lock"), wanted)
         if whole:

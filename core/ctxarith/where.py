@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from ctxarith.errors import PredicateError
+from ctxarith.errors import PredicateError, short
 from ctxarith.fields import Field
 from ctxarith.predicate import EVERY, And, Not, Or, Predicate
 
@@ -42,7 +42,7 @@ def where(condition: Where | None) -> Predicate:
     if isinstance(condition, Predicate):
         return condition
     if not isinstance(condition, Mapping):
-        raise PredicateError(f"a filter is a predicate or a dict, not {condition!r}")
+        raise PredicateError(f"a filter is a predicate or a dict, not {short(condition)}")
     try:
         return And.of(*(_entry(key, value) for key, value in condition.items()))
     except RecursionError as error:
@@ -51,19 +51,19 @@ def where(condition: Where | None) -> Predicate:
 
 def _entry(key: object, value: Any) -> Predicate:
     if not isinstance(key, str):
-        raise PredicateError(f"filter keys are text, not {key!r}")
+        raise PredicateError(f"filter keys are text, not {short(key)}")
     if key == "$not":
         return Not(_branch(key, value))
     if key in ("$and", "$or"):
         if not isinstance(value, list | tuple) or not value:
-            raise PredicateError(f"{key} needs a non-empty list of filters, not {value!r}")
+            raise PredicateError(f"{key} needs a non-empty list of filters, not {short(value)}")
         parts = [_branch(key, one) for one in value]
         return And.of(*parts) if key == "$and" else Or.of(*parts)
     if key.startswith("$"):
-        raise PredicateError(f"unknown operator {key!r} at the place of a field{_hint(key, JUNCTIONS)}")
+        raise PredicateError(f"unknown operator {short(key)} at the place of a field{_hint(key, JUNCTIONS)}")
     if isinstance(value, Mapping):
         if not value:
-            raise PredicateError(f"{key!r} has an empty operator dict: name an operator such as $eq")
+            raise PredicateError(f"{short(key)} has an empty operator dict: name an operator such as $eq")
         return And.of(*(_condition(key, op, operand) for op, operand in value.items()))
     return _condition(key, "$eq", value)
 
@@ -72,20 +72,20 @@ def _branch(key: str, value: Any) -> Predicate:
     if isinstance(value, Predicate):
         return value
     if not isinstance(value, Mapping) or not value:
-        raise PredicateError(f"{key} needs filters with at least one condition, not {value!r}")
+        raise PredicateError(f"{key} needs filters with at least one condition, not {short(value)}")
     return where(value)
 
 
 def _condition(key: str, op: object, operand: Any) -> Predicate:
     if op == "$exists":
         if not isinstance(operand, bool):
-            raise PredicateError(f"{key!r} $exists needs true or false, not {operand!r}")
+            raise PredicateError(f"{short(key)} $exists needs true or false, not {short(operand)}")
         exists = Field(key).exists()
         return exists if operand else Not(exists)
     if op == "$not_contains":
         return And.of(Field(key).exists(), Not(Field(key).contains(operand)))
     if not isinstance(op, str) or op not in _COMPARISONS:
-        raise PredicateError(f"{key!r} has an unknown operator {op!r}{_hint(str(op), OPERATORS)}")
+        raise PredicateError(f"{short(key)} has an unknown operator {short(op)}{_hint(str(op), OPERATORS)}")
     predicate: Predicate = _COMPARISONS[op](Field(key), operand)
     return predicate
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from typing import Any
 
-from ctxarith.errors import RecordError
+from ctxarith.errors import ArgumentError, RecordError
 from ctxarith.index.snapshot import passage
 from ctxarith.ingest.entities import count_entities
 from ctxarith.ingest.slots import SUBJECT_KEY, SlotExtractor
 from ctxarith.model import TIME_FIELDS, Record, Slot
 from ctxarith.normalise import Metadata, settle_time
 from ctxarith.plain import jsonable, record_as_dict, record_from
-from ctxarith.ports import TokenCounter
+from ctxarith.ports import TokenCounter, counted
 
 _ADDED = ("token_count", "entity_count", "content_hash")
 
@@ -44,7 +44,7 @@ class Preparation:
         shown = passage(record, self.searchable)
         return replace(
             record,
-            token_count=self.count_tokens(shown),
+            token_count=counted(self.count_tokens, shown),
             entity_count=self.entities(shown),
             content_hash=content_hash(record),
         )
@@ -77,8 +77,15 @@ class Preparation:
                 raise RecordError(record.id, "slots.subject", slot.attribute, rule)
             explicit.append(replace(slot, subject=str(own)) if slot.subject is None else slot)
         given = {slot.attribute for slot in explicit}
-        found = self.slots(record) if self.slots else ()
+        found = self._extracted(record)
         return (*explicit, *(slot for slot in found if slot.attribute not in given))
+
+    def _extracted(self, record: Record) -> tuple[Slot, ...]:
+        found = self.slots(record) if self.slots else ()
+        if not isinstance(found, list | tuple) or not all(isinstance(slot, Slot) for slot in found):
+            raise ArgumentError("slots", found, "the extractor must return Slots")
+        # Through the border, like slots that were given.
+        return replace(record, slots=tuple(found)).slots
 
 
 def content_hash(record: Record) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from ctxarith.algebra import Kept, Moment, Stage
 from ctxarith.errors import ArgumentError, BudgetError
 from ctxarith.evidence import Drop, Hit
-from ctxarith.ports import TokenCounter
 from ctxarith.predicate import Predicate
 from ctxarith.stages.layout import ORDERS, Block, arranged, block, cut_sentences, indented
 
@@ -182,13 +181,3 @@ def budget(
     if not isinstance(order, str) or order not in ORDERS:
         raise ArgumentError("order", order, f"one of {', '.join(ORDERS)}")
     return Budget(tokens, template or Template(), order, section)
-
-
-def count_with(counter: TokenCounter, text: str) -> int:
-    """Tokens of the final text; none for an empty one."""
-    if not text:
-        return 0
-    counted = counter(text)
-    if isinstance(counted, bool) or not isinstance(counted, int) or counted < 0:
-        raise ArgumentError("tokenizer", counted, "must return a whole number, zero or more")
-    return counted

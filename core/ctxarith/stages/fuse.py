@@ -41,11 +41,14 @@ def reciprocal_rank_fusion(
     """
     k = checked_k(k)
     for name, given in (("rankings", rankings), ("weights", weights if weights is not None else ())):
-        if isinstance(given, str) or not isinstance(given, Sequence):
+        if isinstance(given, str | bytes) or not isinstance(given, Sequence):
             raise ArgumentError(name, given, "a list")
     weights = [1.0] * len(rankings) if weights is None else [checked_weight(w) for w in weights]
     if len(weights) != len(rankings):
         raise ArgumentError("weights", weights, f"one weight for each of {len(rankings)} lists")
+    for ranking in rankings:
+        if isinstance(ranking, str | bytes) or not isinstance(ranking, Sequence) or not _are_items(ranking):
+            raise ArgumentError("rankings", ranking, "lists of ids")
     found: dict[Item, list[float]] = defaultdict(list)
     for ranking, weight in zip(rankings, weights, strict=True):
         if len(set(ranking)) != len(ranking):
@@ -56,6 +59,10 @@ def reciprocal_rank_fusion(
     # fsum rounds once, so that the order of the lists cannot break a tie by the last bit.
     scores = {item: math.fsum(parts) for item, parts in found.items()}
     return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _are_items(ranking: Sequence[object]) -> bool:
+    return all(isinstance(i, str) for i in ranking) or all(isinstance(i, tuple) for i in ranking)
 
 
 def checked_k(k: object) -> float:

@@ -145,7 +145,7 @@ def composite(
             raise ArgumentError(name, value, "a finite number above 0")
     if not _finite(floor) or not 0 <= floor <= 1:
         raise ArgumentError("floor", floor, "a number from 0 to 1")
-    if relevance not in (EVIDENCE, COSINE):
+    if not isinstance(relevance, str) or relevance not in (EVIDENCE, COSINE):
         raise ArgumentError("relevance", relevance, f"{EVIDENCE!r} or {COSINE!r}")
     one, two, three = (float(w) for w in weights)
     return Composite((one, two, three), float(half_life_days), float(half_density), relevance, float(floor))

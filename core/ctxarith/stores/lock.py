@@ -20,13 +20,12 @@ class WriterLock:
         """Whether this process may write."""
         from filelock import Timeout
 
-        if self._lock.is_locked:
-            return True
         try:
-            self._lock.acquire()
+            if not self._lock.is_locked:
+                self._lock.acquire()
         except Timeout:
             return False
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             raise StoreError(f"the folder cannot be locked for writing: {error}") from error
         return True
 
