@@ -122,7 +122,11 @@ CALLS: dict[str, tuple[type[CtxArithError], str, Call]] = {
     "add number": (ArgumentError, "records", lambda c: c.add(5)),
     "add a bare record": (ArgumentError, "records", lambda c: c.add(Record(id="a", text="b"))),
     "add a number in a list": (CtxArithError, "5", lambda c: c.add([5])),
-    "add embeddings number": (ArgumentError, "embeddings", lambda c: c.add([{"id": "a", "text": "b"}], embeddings=5)),
+    "add embeddings number": (
+        ArgumentError,
+        "embeddings",
+        lambda c: c.add([{"id": "a", "text": "b"}], embeddings=5),
+    ),
     "add embeddings too large": (
         ArgumentError,
         "embeddings",
@@ -149,7 +153,11 @@ CALLS: dict[str, tuple[type[CtxArithError], str, Call]] = {
     "clock number": (ArgumentError, "clock", lambda _: in_memory(clock=5)),
     "clock zero": (ArgumentError, "clock", lambda _: in_memory(clock=0)),
     "clock that gives a number": (ArgumentError, "clock", lambda _: asked(clock=lambda: None)),
-    "clock that gives no offset": (ArgumentError, "clock", lambda _: asked(clock=lambda: NOW.replace(tzinfo=None))),
+    "clock that gives no offset": (
+        ArgumentError,
+        "clock",
+        lambda _: asked(clock=lambda: NOW.replace(tzinfo=None)),
+    ),
     "slots number": (ArgumentError, "slots", lambda _: in_memory(slots=5)),
     "searchable number": (ArgumentError, "searchable", lambda _: in_memory(searchable=5)),
     "searchable text": (ArgumentError, "searchable", lambda _: in_memory(searchable="title")),
@@ -167,11 +175,19 @@ CALLS: dict[str, tuple[type[CtxArithError], str, Call]] = {
     "policy number": (ArgumentError, "policy", lambda _: in_memory(policy=5)),
     "naive_zone number": (ArgumentError, "naive_zone", lambda _: in_memory(naive_zone=5)),
     "tokenizer number": (ArgumentError, "tokenizer", lambda _: in_memory(tokenizer=5)),
-    "tokenizer that gives less than nothing": (ArgumentError, "tokenizer", lambda _: asked(tokenizer=lambda _: -5)),
+    "tokenizer that gives less than nothing": (
+        ArgumentError,
+        "tokenizer",
+        lambda _: asked(tokenizer=lambda _: -5),
+    ),
     "tokenizer that gives a half": (ArgumentError, "tokenizer", lambda _: asked(tokenizer=lambda _: 0.5)),
     "tokenizer that gives a truth": (ArgumentError, "tokenizer", lambda _: asked(tokenizer=lambda _: True)),
     "tokenizer that gives text": (ArgumentError, "tokenizer", lambda _: asked(tokenizer=lambda _: "")),
-    "tokenizer that gives NaN": (ArgumentError, "tokenizer", lambda _: asked(tokenizer=lambda _: float("nan"))),
+    "tokenizer that gives NaN": (
+        ArgumentError,
+        "tokenizer",
+        lambda _: asked(tokenizer=lambda _: float("nan")),
+    ),
     "tokenizer that gives nothing": (ArgumentError, "tokenizer", lambda _: asked(tokenizer=lambda _: None)),
     "open number": (ArgumentError, "path", lambda _: Corpus.open(5)),  # type: ignore[arg-type]
     "open NUL": (ArgumentError, "path", lambda _: Corpus.open("\x00")),
@@ -206,7 +222,7 @@ CALLS: dict[str, tuple[type[CtxArithError], str, Call]] = {
     "fusion of lists of lists": (
         ArgumentError,
         "rankings",
-        lambda _: reciprocal_rank_fusion([[[]]]),  # type: ignore[list-item]
+        lambda _: reciprocal_rank_fusion([[[]]]),  # type: ignore[type-var]
     ),
     "fusion of mixed ids": (
         ArgumentError,
@@ -247,7 +263,11 @@ CALLS: dict[str, tuple[type[CtxArithError], str, Call]] = {
         "slots.inferred",
         lambda _: Record(id="a", text="b", slots=[Slot("s", "f", 1, "no")]),  # type: ignore[arg-type]
     ),
-    "record source_id array": (RecordError, "source_id", lambda _: Record(id="a", text="b", source_id=table())),
+    "record source_id array": (
+        RecordError,
+        "source_id",
+        lambda _: Record(id="a", text="b", source_id=table()),
+    ),
     "record metadata": (RecordError, "metadata", lambda _: Record(id="a", text="b", metadata=5)),  # type: ignore[arg-type]
     "rules number": (ArgumentError, "rules", lambda _: RuleSlots(5)),  # type: ignore[arg-type]
     "rules pattern": (ArgumentError, "rules", lambda _: RuleSlots({"fee": 5})),  # type: ignore[dict-item]
@@ -298,7 +318,9 @@ class Given(WordEmbedder):
         return self.answer
 
 
-@pytest.mark.parametrize("answer", [None, 5, "x", [], [HUGE], [[HUGE]], [[]], [["x"]], [[None]], [{}], [[1e39]]], ids=str)
+@pytest.mark.parametrize(
+    "answer", [None, 5, "x", [], [HUGE], [[HUGE]], [[]], [["x"]], [[None]], [{}], [[1e39]]], ids=str
+)
 def test_an_embedder_that_gives_no_vectors_is_an_error_and_nothing_is_added(answer: Any) -> None:
     corpus = in_memory(embedder=Given(answer))
     with pytest.raises(EmbeddingError):
@@ -513,7 +535,7 @@ def test_an_error_does_not_repeat_a_long_value_whole(build: Callable[[], object]
         lambda: Scope("acme"),  # type: ignore[arg-type]
         lambda: Scope(("..",)),
         lambda: Scope(("acme",), "no"),  # type: ignore[arg-type]
-        lambda: Scope([["acme"]]),  # type: ignore[arg-type,list-item]
+        lambda: Scope([["acme"]]),  # type: ignore[arg-type]
         lambda: Compare("k", "regex", "x"),
         lambda: Compare("k", [], "x"),  # type: ignore[arg-type]
         lambda: Compare("k", "eq", ["v"]),  # type: ignore[arg-type]
@@ -589,6 +611,8 @@ class Spy(Predicate):
 
 ME = Principal("me", scopes=["ops"])
 
+MINE = Record(id="mine", text="fee 12", tenant="me", scope="ops")
+
 OTHERS = [
     Record(id="other-tenant", text="fee 20", tenant="other", scope="ops"),
     Record(id="closed", text="fee 21", tenant="me", scope="ops", audience=["board"]),
@@ -610,7 +634,6 @@ ASKS: dict[str, Callable[[Corpus, Predicate], object]] = {
     "count not": lambda c, p: c.count(~p, principal=ME),
     "rule": lambda c, p: c.retrieve("fee", principal=ME, template=Template(approach=[Rule(p, "ask")])),
 }
-MINE = Record(id="mine", text="fee 12", tenant="me", scope="ops")
 
 
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS.keys())

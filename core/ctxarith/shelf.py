@@ -47,7 +47,10 @@ class Shelf:
         return self._snapshot
 
     def _follow(self) -> None:
-        self._snapshot = self._snapshot.replaced(self._writer.opening_rows())
+        rows = self._writer.opening_rows()
+        if len({len(row.vector) for row in rows}) > 1:
+            raise StoreError("the store holds vectors of different lengths: restore it from a copy")
+        self._snapshot = self._snapshot.replaced(rows)
 
     @property
     def store(self) -> Store:

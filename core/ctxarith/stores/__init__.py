@@ -2,6 +2,7 @@
 
 inmemory   the reference: exact and plain, used by tests and throwaway corpora
 chroma     the default: one collection in a folder, readable by any other Chroma tool
+hnsw       the files of Chroma's graph index
 mirror     the rows of a Chroma collection, for any number of readers
 flat       records as flat metadata and back
 journal    how a write is taken back (SQLite)

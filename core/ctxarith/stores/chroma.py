@@ -7,7 +7,6 @@ and searches are not on the read path; `select` narrows with what Chroma can eva
 from __future__ import annotations
 
 import sqlite3
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import Predicate
 from ctxarith.stores.chroma_where import compiles_exactly, narrowing
 from ctxarith.stores.flat import flatten, restore
+from ctxarith.stores.hnsw import clear_unused, is_whole, stamp
 from ctxarith.stores.mirror import Mirror
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ T = TypeVar("T")
 
 COLLECTION = "ctxarith"
 _PAGE = 2_000
-# hnswlib: version, offset of the first element, capacity, elements, bytes an element.
-_HEADER = struct.Struct("<IQQQQ")
 
 
 class ChromaStore:
@@ -56,10 +54,9 @@ class ChromaStore:
         except OSError as error:
             raise StoreError(f"the folder {str(self._folder)!r} cannot be used: {error}") from error
         mirror = self._folder / f"rows-{collection}.sqlite"
-        fresh = not mirror.exists()
+        if not mirror.exists() and (self._folder / "chroma.sqlite3").exists():
+            self._copy_to(mirror)
         self._mirror = Mirror(mirror)
-        if fresh and (self._folder / "chroma.sqlite3").exists():
-            self._mirror.put(self._read_chroma())
 
     def write(self, rows: Sequence[Row]) -> None:
         """Upsert in batches that Chroma accepts; keys that a row no longer has are removed first."""
@@ -147,6 +144,12 @@ class ChromaStore:
         import chromadb
         from chromadb.config import Settings
 
+        for header in self._folder.glob("*/header.bin"):
+            if not is_whole(header):
+                raise StoreError(
+                    f"Chroma's vector file in {str(header.parent)!r} is cut short: move chroma.sqlite3 and "
+                    "the folders beside it away, and they are made again from the rows"
+                )
         try:
             client = chromadb.PersistentClient(
                 path=str(self._folder), settings=Settings(anonymized_telemetry=False)
@@ -175,9 +178,21 @@ class ChromaStore:
             ids.extend(page)
         return ids
 
+    def _copy_to(self, mirror: Path) -> None:
+        """Make a mirror that is missing: whole, or not at all."""
+        growing = mirror.with_suffix(".growing")
+        growing.unlink(missing_ok=True)
+        copy = Mirror(growing)
+        try:
+            copy.put(self._read_chroma())
+        finally:
+            copy.close()
+        growing.replace(mirror)
+
     def _read_chroma(self) -> Iterator[tuple[str, Row]]:
         """Every row from Chroma itself, to make a mirror that is missing."""
-        _, collection, _ = self._opened or self._connected()
+        self._opened = self._connected()
+        _, collection, _ = self._opened
         for offset in range(0, self._guarded(collection.count), _PAGE):
             page = self._guarded(partial(_page, collection, offset))
             columns = (page["ids"], page["documents"] or [], page["metadatas"] or [], page["embeddings"])
@@ -197,9 +212,9 @@ class ChromaStore:
             vectors = header.with_name("data_level0.bin")
             if not vectors.exists():
                 continue
-            if self._seen.get(vectors) != _stamp(vectors):
-                _clear_unused(header, vectors)
-                self._seen[vectors] = _stamp(vectors)
+            if self._seen.get(vectors) != stamp(vectors):
+                clear_unused(header, vectors)
+                self._seen[vectors] = stamp(vectors)
 
 
 def _page(collection: Collection, offset: int) -> Any:
@@ -212,28 +227,6 @@ def _row(name: str, text: str | None, flat: dict[str, Any] | None, vector: Any) 
     except (CtxArithError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"the Chroma row {name!r} was not written by this library: {error}") from error
     return Row(record, np.asarray(vector, dtype=np.float32), revision)
-
-
-def _clear_unused(header: Path, vectors: Path) -> None:
-    """Overwrite the part of hnswlib's vector file that holds no element yet.
-
-    hnswlib writes that part from memory it never set, in which pieces of documents can lie.
-    """
-    layout = header.read_bytes()[: _HEADER.size]
-    if len(layout) < _HEADER.size:
-        return
-    version, offset, most, used, size = _HEADER.unpack(layout)
-    if version != 1 or used > most:
-        return
-    with vectors.open("r+b") as file:
-        end = file.seek(0, 2)
-        start = file.seek(min(offset + used * size, end))
-        file.write(bytes(end - start))
-
-
-def _stamp(file: Path) -> tuple[int, int]:
-    status = file.stat()
-    return status.st_mtime_ns, status.st_size
 
 
 def row_id(key: RowKey) -> str:

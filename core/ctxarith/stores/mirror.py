@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ctxarith.errors import StoreError
+from ctxarith.errors import CtxArithError, StoreError
 from ctxarith.ports import Row
 from ctxarith.stores.flat import flatten, restore
 
@@ -109,5 +109,5 @@ def _unpacked(packed: tuple[str, str, str, bytes]) -> Named:
     try:
         record, revision = restore(json.loads(flat), text)
         return name, Row(record, np.frombuffer(vector, np.float32), revision)
-    except (ValueError, KeyError, TypeError) as error:
+    except (CtxArithError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"the row {name!r} is damaged, restore the folder from a copy: {error}") from error
