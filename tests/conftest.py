@@ -56,7 +56,7 @@ def corpus(make_corpus: MakeCorpus) -> Corpus:
     return make_corpus()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The evaluation sets; absent means failed in CI and skipped elsewhere."""
     if not SHARED.is_dir():

@@ -5,5 +5,7 @@ retrieve   the permitted rows, scored by meaning and by words
 supersede  retired records leave, their successors take their places
 fuse       several rankings become one
 rank       relevance, recency and density; cuts
-assemble   evidence becomes a text under a token budget
+assemble   evidence becomes a text under a token budget (layout: where each piece stands)
+
+Between them flow candidates held as columns (pool), made from the rankings in recalled.
 """
