@@ -45,5 +45,5 @@ $(VENV)/.installed: $(VENV)/.created $(PACKAGING)
 
 $(VENV)/.installed-dev: $(VENV)/.created $(PACKAGING)
 	@echo "Installing ctxarith, its extras and the development tools into $(VENV) (a few minutes the first time)"
-	@$(PIP) -e '.[dev,eval,notebooks]'
+	@$(PIP) -e '.[dev,eval,notebooks,langchain,llamaindex]'
 	@touch $(VENV)/.installed $@

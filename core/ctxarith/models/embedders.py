@@ -109,7 +109,8 @@ def _called(method: Callable[[Any], Any], argument: object) -> Any:
 
 def _checked(vectors: Any, count: int) -> Any:
     try:
-        array = np.asarray(vectors, dtype=np.float32)
+        with np.errstate(over="ignore"):  # too large is not finite, which is said below
+            array = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise EmbeddingError(f"the embedding model gave no numbers: {error}") from error
     if array.ndim != 2 or len(array) != count or array.shape[1] == 0:
