@@ -565,3 +565,12 @@ def test_a_caller_sees_exactly_what_the_rules_allow(
     allowed = permission(policy, who, now=NOW, at=at)
     assert [allowed.visible.matches(row) for row in rows] == [permitted(row, who, policy, at) for row in rows]
     assert all(allowed.standing.matches(row) for row in rows if allowed.visible.matches(row))
+
+
+@pytest.mark.parametrize("name", ["delete", "retire", "purge", "holds", "ids_of"])
+def test_a_policy_makes_every_write_say_for_whom(name: str) -> None:
+    corpus = Corpus.in_memory(policy=Policy("2"), embedder=WordEmbedder())
+    corpus.add([Record(id="a", text="fee")])
+    with pytest.raises(PrincipalRequired):
+        getattr(corpus, name)("a")
+    getattr(corpus, name)("a", tenant="default")

@@ -119,3 +119,15 @@ def test_a_reader_leaves_the_write_of_a_living_process_alone(folder: Path, other
         other.do("kept()")
         found = {hit.id: hit.record.text for hit in corpus.retrieve("fee").hits}
         assert found == {"a": "fee 12", "b": "fee 14"}
+
+
+def test_rows_that_are_missing_are_not_read_from_a_chroma_that_another_process_has_open(
+    folder: Path, other: Other
+) -> None:
+    other.do('corpus.add([Record(id="a", text="fee 10")])')
+    (folder / "chroma" / "rows-ctxarith.sqlite").unlink()
+    with pytest.raises(StoreError, match="another process is writing"):
+        Corpus.open(folder, embedder=WordEmbedder())
+    other.kill()
+    with Corpus.open(folder, embedder=WordEmbedder()) as corpus:
+        assert ids(corpus, "fee") == ["a"]

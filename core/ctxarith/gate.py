@@ -40,8 +40,12 @@ class Gate:
         return principal
 
     def tenant(self, tenant: str | None) -> str:
-        """The tenant of a write; without one, the only tenant."""
-        return self._only_tenant() if tenant is None else Principal(tenant).tenant
+        """The tenant of a write; without one, the only tenant, as long as there is no policy."""
+        if tenant is not None:
+            return Principal(tenant).tenant
+        if self.setup.policy is not None:
+            raise PrincipalRequired("a policy is set: say for which tenant, tenant=...")
+        return self._only_tenant()
 
     def now(self) -> datetime:
         """The present in UTC."""

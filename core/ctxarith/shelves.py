@@ -14,6 +14,8 @@ from ctxarith.stores.inmemory import InMemoryStore
 from ctxarith.stores.journal import SqliteJournal
 from ctxarith.stores.lock import NoLock, WriterLock
 
+CHROMA = "chroma"
+
 _OPEN: dict[Path, Shelf] = {}
 _OPENING = threading.Lock()
 
@@ -38,7 +40,7 @@ def open_shelf(
                 folder.mkdir(parents=True, exist_ok=True)
             except (OSError, ValueError) as error:
                 raise StoreError(f"the folder {str(folder)!r} cannot be used: {error}") from error
-            make = make_store or (lambda place: ChromaStore(place / "chroma"))
+            make = make_store or (lambda place: ChromaStore(place / CHROMA))
             shelf = _made(folder, lambda: make(folder), wanted, whole=make_store is None)
             _OPEN[folder] = shelf
         else:
@@ -49,12 +51,15 @@ def open_shelf(
 
 def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str], *, whole: bool) -> Shelf:
     journal = SqliteJournal(folder / "journal.sqlite")
+    lock = WriterLock(folder / "writer.lock")
     store: Store | None = None
     try:
+        if whole and ChromaStore.must_copy(folder / CHROMA) and not lock.take():
+            raise StoreError("the rows beside Chroma are missing, and another process is writing this corpus")
         known = journal.settings()
         check_settings(known, wanted)
         store = make()
-        shelf = Shelf(store, journal, WriterLock(folder / "writer.lock"), wanted)
+        shelf = Shelf(store, journal, lock, wanted)
         if whole:
             check_whole(known, holds=len(shelf.snapshot) > 0)
         shelf.remember()
@@ -63,6 +68,7 @@ def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str], *,
         journal.close()
         if store is not None:
             store.close()
+        lock.release()
         raise
     return shelf
 

@@ -54,9 +54,15 @@ class ChromaStore:
         except OSError as error:
             raise StoreError(f"the folder {str(self._folder)!r} cannot be used: {error}") from error
         mirror = self._folder / f"rows-{collection}.sqlite"
-        if not mirror.exists() and (self._folder / "chroma.sqlite3").exists():
+        if self.must_copy(self._folder, collection):
             self._copy_to(mirror)
         self._mirror = Mirror(mirror)
+
+    @staticmethod
+    def must_copy(folder: Path, collection: str = COLLECTION) -> bool:
+        """Whether opening must read Chroma itself, since the mirror is missing: only under the lock."""
+        mirror = folder / f"rows-{collection}.sqlite"
+        return not mirror.exists() and (folder / "chroma.sqlite3").exists()
 
     def write(self, rows: Sequence[Row]) -> None:
         """Upsert in batches that Chroma accepts; keys that a row no longer has are removed first."""
