@@ -6,6 +6,18 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ctxarith import Record
+from ctxarith.index.analysis import Analyzer
+from ctxarith.index.filters import Filters
+from ctxarith.index.segment import Segment
+from ctxarith.index.snapshot import Indexer
+from ctxarith.index.stack import Stack
+from ctxarith.ports import Row
+from ctxarith.predicate import Predicate
+
 
 class WordEmbedder:
     """Hashed bags of words: texts that share words are near each other."""
@@ -50,3 +62,21 @@ class TableEmbedder:
         """The row of a text; the last unit vector for an unknown one."""
         unknown = [0.0] * (self._dimension - 1) + [1.0]
         return list(self._table.get(text, unknown))
+
+
+def stacked(
+    records: Sequence[Record], vectors: NDArray[np.float32] | None = None, *, analyzer: Analyzer | None = None
+) -> Stack:
+    """One segment in memory. Its rows are sorted by tenant, scope and id, not as they were given."""
+    given = np.ones((len(records), 1), np.float32) if vectors is None else vectors
+    rows = [Row(record, vector) for record, vector in zip(records, given, strict=True)]
+    return Stack([Segment(Indexer(analyzer or Analyzer()).arrays(rows), "one")])
+
+
+def matching(records: Sequence[Record], condition: Predicate) -> list[bool]:
+    """What the index's filters say of each record, in the order given."""
+    mask = Filters(stacked(records), np.ones(len(records), np.bool_)).mask(condition)
+    order = sorted(
+        range(len(records)), key=lambda n: (records[n].tenant, records[n].scope, *records[n].key[1:])
+    )
+    return [passed for _, passed in sorted(zip(order, mask.tolist(), strict=True))]

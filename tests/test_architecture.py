@@ -18,24 +18,11 @@ PACKAGES = {
     "llamaindex_ctxarith": ROOT / "llamaindex_ctxarith",
 }
 LAYERS = (
-    *("errors", "instant", "normalise", "model", "plain", "kinds", "predicate", "fields", "scopes", "where"),
-    *("evidence", "policy", "ports", "algebra", "plan", "index", "scene", "stages", "ingest", "stores"),
-    *("models", "measure", "progress", "explain", "run", "history", "shelf", "shelves", "options", "gate"),
-    *(
-        "question",
-        "intake",
-        "corpus",
-        "load",
-        "session",
-        "memory",
-        "packet",
-        "demo",
-        "console",
-        "show",
-        "flags",
-        "cli",
-        "__init__",
-    ),
+    *("errors", "instant", "normalise", "model", "plain", "flat", "kinds", "predicate", "fields", "scopes"),
+    *("where", "evidence", "policy", "ports", "algebra", "plan", "index", "scene", "stages", "ingest"),
+    *("stores", "models", "measure", "progress", "explain", "run", "history", "remembered", "shelf"),
+    *("shelves", "options", "gate", "question", "intake", "corpus", "load", "session", "memory", "packet"),
+    *("demo", "console", "show", "flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))

@@ -24,8 +24,8 @@ from tests.conftest import NOW
 from tests.fakes import TableEmbedder, WordEmbedder
 
 ROOT = Path(__file__).resolve().parents[1]
+Damage = Callable[[Path], None]
 IDS = [f"r{n}" for n in range(8)]
-ROWS = f"chroma/rows-{COLLECTION}.sqlite"
 
 
 class OtherWords(WordEmbedder):
@@ -95,11 +95,25 @@ def segment(folder: Path) -> Path:
     return found
 
 
+def index(folder: Path) -> Path:
+    (found,) = folder.glob("index/*.segment")
+    return found
+
+
+def turned(path: Path, at: int) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[at] ^= 1
+    path.write_bytes(whole)
+
+
 def contents(folder: Path) -> dict[str, tuple[str, bytes]]:
     """Text and vector of each record."""
     with opened(folder) as corpus:
         snapshot = corpus._shelf.snapshot
-        return {r.id: (r.text, snapshot.vector(n).tobytes()) for n, r in enumerate(snapshot.records)}
+        rows = np.flatnonzero(snapshot.live).tolist()
+        return {
+            snapshot.records[n].id: (snapshot.records[n].text, snapshot.vector(n).tobytes()) for n in rows
+        }
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +139,11 @@ def emptied(path: Path) -> None:
     path.mkdir()
 
 
+def both(folder: Path, damage: Damage) -> None:
+    damage(folder / "chroma")
+    damage(folder / "index")
+
+
 def as_file(path: Path) -> None:
     shutil.rmtree(path)
     path.write_bytes(b"")
@@ -139,12 +158,10 @@ def junk(path: Path) -> None:
     path.write_bytes(b"junk" * 2_000)
 
 
-Damage = Callable[[Path], None]
-
 # All that holds the records is gone.
 EMPTIED: dict[str, Damage] = {
-    "chroma gone": lambda f: remove(f / "chroma"),
-    "chroma emptied": lambda f: emptied(f / "chroma"),
+    "both gone": lambda f: both(f, remove),
+    "both emptied": lambda f: both(f, emptied),
 }
 
 FORGOTTEN: dict[str, Damage] = {
@@ -158,11 +175,13 @@ JUNK: dict[str, Damage] = {
     "journal of junk": lambda f: junk(f / "journal.sqlite"),
     "journal cut": lambda f: os.truncate(f / "journal.sqlite", 5_000),
     "journal is a folder": lambda f: as_folder(f / "journal.sqlite"),
-    "chroma is a file": lambda f: as_file(f / "chroma"),
+    "index is a file": lambda f: as_file(f / "index"),
 }
 
-# One of two copies of the records is gone or broken: Chroma's, or the rows beside it.
+# One of two copies of the records is gone or broken: Chroma's, or the index.
 HALF: dict[str, Damage] = {
+    "chroma gone": lambda f: remove(f / "chroma"),
+    "chroma emptied": lambda f: emptied(f / "chroma"),
     "chroma.sqlite3 gone": lambda f: remove(f / "chroma/chroma.sqlite3"),
     "chroma.sqlite3 of no bytes": lambda f: os.truncate(f / "chroma/chroma.sqlite3", 0),
     "chroma.sqlite3 of junk": lambda f: junk(f / "chroma/chroma.sqlite3"),
@@ -172,20 +191,16 @@ HALF: dict[str, Damage] = {
     "Chroma's rows deleted": cleared,
     "metadata table gone": lambda f: in_sqlite(f / "chroma/chroma.sqlite3", "DROP TABLE embedding_metadata"),
     "metadata rows gone": lambda f: in_sqlite(f / "chroma/chroma.sqlite3", "DELETE FROM embedding_metadata"),
-    "rows gone": lambda f: remove(f / ROWS),
-    "rows of no bytes": lambda f: os.truncate(f / ROWS, 0),
-    "rows of junk": lambda f: junk(f / ROWS),
-    "rows cut": lambda f: os.truncate(f / ROWS, 5_000),
-    "rows a folder": lambda f: as_folder(f / ROWS),
-    "rows deleted": lambda f: in_sqlite(f / ROWS, "DELETE FROM row"),
-    "rows dropped": lambda f: in_sqlite(f / ROWS, "DROP TABLE row"),
-    "rows without content": lambda f: in_sqlite(f / ROWS, "UPDATE row SET flat = '{}'"),
-    "rows of broken content": lambda f: in_sqlite(f / ROWS, "UPDATE row SET flat = '{'"),
-    "rows of a list": lambda f: in_sqlite(f / ROWS, "UPDATE row SET flat = '[1]'"),
-    "rows of cut vectors": lambda f: in_sqlite(f / ROWS, "UPDATE row SET vector = x'00'"),
-    "rows of other lengths": lambda f: in_sqlite(
-        f / ROWS, "UPDATE row SET vector = x'0000803f' WHERE id LIKE '%r1%'"
-    ),
+    "index gone": lambda f: remove(f / "index"),
+    "index emptied": lambda f: emptied(f / "index"),
+    "index of no bytes": lambda f: os.truncate(index(f), 0),
+    "index of junk": lambda f: junk(index(f)),
+    "index cut": lambda f: os.truncate(index(f), 5_000),
+    "index without its last byte": lambda f: os.truncate(index(f), index(f).stat().st_size - 1),
+    "index a folder": lambda f: as_folder(index(f)),
+    "index with a bit turned": lambda f: turned(index(f), 3_000),
+    "index with a bit of its directory turned": lambda f: turned(index(f), -100),
+    "index of another format": lambda f: turned(index(f), -12),
 }
 
 # Chroma's own code may end the process over these; see below.
@@ -282,13 +297,13 @@ def test_where_the_journal_is_gone_no_other_model_is_let_in(
 @pytest.mark.parametrize("name", JUNK)
 def test_where_a_part_cannot_be_read_the_error_names_its_path(name: str, folder: Path) -> None:
     JUNK[name](folder)
-    part = "journal.sqlite" if name.startswith("journal") else "chroma"
+    part = "journal.sqlite" if name.startswith("journal") else "index"
     with pytest.raises(StoreError) as caught:
         opened(folder)
     assert str(folder / part) in str(caught.value)
 
 
-def test_chroma_is_made_again_from_the_rows_at_the_next_write(folder: Path) -> None:
+def test_chroma_is_made_again_from_the_index_at_the_next_write(folder: Path) -> None:
     dropped(folder)
     assert ids(folder) == IDS
     with opened(folder) as corpus:
@@ -296,8 +311,8 @@ def test_chroma_is_made_again_from_the_rows_at_the_next_write(folder: Path) -> N
     assert in_chroma(folder) == IDS[:-1]
 
 
-def test_the_rows_are_made_again_from_chroma(folder: Path, whole: dict[str, tuple[str, bytes]]) -> None:
-    (folder / ROWS).unlink()
+def test_the_index_is_made_again_from_chroma(folder: Path, whole: dict[str, tuple[str, bytes]]) -> None:
+    index(folder).unlink()
     assert contents(folder) == whole
     with opened(folder) as corpus:
         corpus.delete("r7")
@@ -305,7 +320,7 @@ def test_the_rows_are_made_again_from_chroma(folder: Path, whole: dict[str, tupl
 
 
 def test_nothing_is_added_to_a_folder_that_lost_its_records(folder: Path) -> None:
-    shutil.rmtree(folder / "chroma")
+    EMPTIED["both gone"](folder)
     with pytest.raises(StoreError), opened(folder) as corpus:
         corpus.add([Record(id="new", text="fee 12")])
     with pytest.raises(StoreError, match="remembers records"):
@@ -325,7 +340,7 @@ def test_a_folder_that_was_emptied_and_filled_again_is_watched_again(folder: Pat
         corpus.purge(IDS)
         corpus.add([Record(id="new", text="fee 12")])
     assert ids(folder) == ["new"]
-    shutil.rmtree(folder / "chroma")
+    EMPTIED["both gone"](folder)
     with pytest.raises(StoreError, match="remembers records"):
         opened(folder)
 
@@ -373,7 +388,7 @@ STRANGE: dict[str, dict[str, Any]] = {
 def test_a_row_of_another_tool_is_named_when_the_rows_are_read_from_chroma(
     row: dict[str, Any], folder: Path
 ) -> None:
-    (folder / ROWS).unlink()
+    index(folder).unlink()
     with chroma(folder) as client:
         client.get_collection(COLLECTION).add(
             ids=["strange-7"], embeddings=np.ones((1, 64), np.float32), **row

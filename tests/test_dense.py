@@ -24,7 +24,7 @@ from ctxarith import (
 )
 from ctxarith.index.dense import Dense, unit
 from tests.conftest import NOW
-from tests.fakes import TableEmbedder
+from tests.fakes import TableEmbedder, stacked
 
 BY_MEANING = semantic & everyone
 EAST = np.array([1, 0], np.float32)
@@ -87,6 +87,10 @@ def test_retired_rows_use_up_no_depth() -> None:
     assert {hit.id for hit in hits} == {"new", "other"}
 
 
+def dense(vectors: NDArray[np.float32]) -> Dense:
+    return Dense(stacked([Record(id=f"{n:06}", text="") for n in range(len(vectors))], vectors))
+
+
 def test_a_filter_comes_before_the_nearest_are_chosen(corpus: Corpus) -> None:  # CH-20
     other = [Record(id=f"b{n}", text="refund window refund window", tenant="beta") for n in range(200)]
     ours = [Record(id=f"a{n}", text="refund and much else that is far away", tenant="acme") for n in range(5)]
@@ -134,22 +138,22 @@ def test_a_filter_comes_before_the_nearest_even_when_thousands_are_nearer() -> N
     vectors = np.vstack([np.tile([1.0, 0.0], (6_000, 1)), np.tile([0.0, 1.0], (5, 1))])
     target = every(6_005)
     target[:6_000] = False
-    rows, _ = Dense(unit(vectors)).nearest(target, EAST, depth=5, counted=every(6_005))
+    rows, _ = dense(unit(vectors)).nearest(target, EAST, depth=5, counted=every(6_005))
     assert rows.tolist() == [6_000, 6_001, 6_002, 6_003, 6_004]
 
 
 def test_the_last_bit_of_a_score_does_not_depend_on_the_rows_beside_it() -> None:
     vectors, query = random_units(9_000), random_units(1, seed=8)[0]
-    whole = Dense(vectors).cosines(np.arange(9_000), query)
+    whole = dense(vectors).cosines(np.arange(9_000), query)
     for rows in ([0], [4_095, 4_096], list(range(5, 9_000, 7)), [8_999]):
-        alone = Dense(vectors[rows]).cosines(np.arange(len(rows)), query)
+        alone = dense(vectors[rows]).cosines(np.arange(len(rows)), query)
         assert alone.tobytes() == whole[rows].tobytes()
 
 
 @pytest.mark.parametrize("depth", [1, 10, 5_000, 20_000])
 def test_the_quick_pass_over_many_rows_loses_none_of_the_nearest(depth: int) -> None:
     vectors, query = random_units(12_000), random_units(1, seed=8)[0]
-    index, counted = Dense(vectors), every(12_000)
+    index, counted = dense(vectors), every(12_000)
     counted[::3] = False
     rows, scores = index.nearest(every(12_000), query, depth=depth, counted=counted)
     exact = vectors.astype(np.float64) @ query.astype(np.float64)
@@ -162,12 +166,12 @@ def test_the_quick_pass_over_many_rows_loses_none_of_the_nearest(depth: int) -> 
 def test_near_equal_rows_at_the_cut_are_all_scored_exactly() -> None:
     tied = np.tile(np.array([0.6, 0.8], np.float32), (9_000, 1))
     tied[7] = [0.8, 0.6]
-    rows, _ = Dense(tied).nearest(every(9_000), EAST, depth=3, counted=every(9_000))
+    rows, _ = dense(tied).nearest(every(9_000), EAST, depth=3, counted=every(9_000))
     assert len(rows) == 9_000
 
 
 def test_no_row_at_all_has_no_nearest() -> None:
-    rows, scores = Dense(random_units(3)).nearest(
+    rows, scores = dense(random_units(3)).nearest(
         np.zeros(3, np.bool_), random_units(1)[0], depth=5, counted=every(3)
     )
     assert (rows.tolist(), scores.tolist()) == ([], [])

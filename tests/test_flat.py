@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxarith import Record, Slot
+from ctxarith.flat import flatten, restore, seconds
 from ctxarith.plain import record_from
-from ctxarith.stores.flat import flatten, restore, seconds
 from tests.strategies import record
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,6 +42,7 @@ def met_on_disk(folder: Path, records: Sequence[Record], links: dict[str, list[s
         if row.record.id in links
     ]
     store.write(linked)
+    shutil.rmtree(folder / "index")
     return Corpus.open(folder, store=store, clock=lambda: NOW, embedder=WordEmbedder())
 
 

@@ -107,7 +107,7 @@ def test_a_settled_text_leaves_no_trace_in_the_file(place: Path) -> None:
     secret = Record(id="r1", text="ZEBRA-SECRET-42 " * 500, metadata={"note": "ZEBRA-SECRET-42"})
     journal.intend([RowKey("default", "r1", "1")], [Row(secret, OLD.vector)])
     journal.settle()
-    journal.scrub()
+    journal.scrub(lambda tenant, rid: True)
     files = list(place.parent.iterdir())
     assert place in files
     assert [file.name for file in files if b"ZEBRA" in file.read_bytes()] == []
@@ -117,7 +117,7 @@ def test_a_settled_text_leaves_no_trace_in_the_file(place: Path) -> None:
 def test_scrubbing_keeps_settings_and_what_is_pending(journal: SqliteJournal) -> None:
     journal.remember({"embedder": "words-64"})
     journal.intend(KEYS, [OLD])
-    journal.scrub()
+    journal.scrub(lambda tenant, rid: True)
     assert journal.settings() == {"embedder": "words-64"}
     assert journal.pending()[0] == KEYS
 

@@ -27,9 +27,9 @@ from ctxarith import (
     top,
 )
 from ctxarith.index.analysis import Analyzer
-from ctxarith.index.lexical import Lexical, Vocabulary
+from ctxarith.index.lexical import Lexical
 from tests.conftest import NOW, MakeCorpus
-from tests.fakes import WordEmbedder
+from tests.fakes import WordEmbedder, stacked
 
 BY_WORDS = lexical & everyone
 
@@ -105,8 +105,9 @@ def test_the_term_part_is_that_of_rank_bm25(texts: list[list[str]], query: list[
 
 
 def _bm25(texts: Sequence[Sequence[str]], query: Sequence[str]) -> tuple[list[int], list[float]]:
-    analyzer, vocabulary = Analyzer(stem=False), Vocabulary()
-    index = Lexical([vocabulary.coded(analyzer.terms(" ".join(text))) for text in texts], vocabulary)
+    analyzer = Analyzer(stem=False)
+    records = [Record(id=f"{n:06}", text=" ".join(text)) for n, text in enumerate(texts)]
+    index = Lexical(stacked(records, analyzer=analyzer))
     rows, values, bound = index.scores(np.ones(len(texts), np.bool_), analyzer.query(" ".join(query)))
     assert all(0 < value < bound for value in values)
     return rows.tolist(), values.tolist()

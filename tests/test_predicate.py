@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxarith import Corpus, PredicateError, Record, everyone, field, scope
-from ctxarith.index.columns import Columns
 from ctxarith.predicate import EVERY, NOTHING, And, Or, Predicate, conjuncts
 from tests.conftest import NOW
-from tests.fakes import WordEmbedder
+from tests.fakes import WordEmbedder, matching
 from tests.strategies import FAR_DATES, METADATA_KEYS, VERSIONS, lists, predicates, records, scalars
 
 
@@ -25,7 +24,7 @@ def holds(condition: Predicate, values: Sequence[object], key: str = "x") -> lis
     """The values under the key that pass, in both ways of evaluating; None stands for a missing key."""
     made = [of(**{key: value}) for value in values]
     passed = [condition.matches(record) for record in made]
-    assert Columns(made).mask(condition).tolist() == passed
+    assert matching(made, condition) == passed
     return [value for value, is_in in zip(values, passed, strict=True) if is_in]
 
 
@@ -160,7 +159,7 @@ def test_a_missing_key_fails_every_comparison_and_passes_only_its_complement(con
     untagged = Record(id="r", text="")
     assert not condition.matches(untagged)
     assert (~condition).matches(untagged)
-    assert Columns([untagged]).mask(condition).tolist() == [False]
+    assert matching([untagged], condition) == [False]
 
 
 def test_not_equal_leaves_out_the_untagged(corpus: Corpus) -> None:  # CH-09
@@ -343,31 +342,29 @@ FEW = records(max_size=3, guarded=False)
 
 @given(HOSTILE, predicates())
 def test_the_columns_agree_with_evaluation_one_by_one(rows: list[Record], condition: Predicate) -> None:
-    assert Columns(rows).mask(condition).tolist() == [condition.matches(row) for row in rows]
+    assert matching(rows, condition) == [condition.matches(row) for row in rows]
 
 
 @given(st.lists(scalars() | lists(), max_size=8), predicates(keys=METADATA_KEYS[:1]))
 def test_the_columns_agree_on_one_crowded_key(values: list[Any], condition: Predicate) -> None:
     rows = [of(kind=value) for value in values]
-    assert Columns(rows).mask(condition).tolist() == [condition.matches(row) for row in rows]
+    assert matching(rows, condition) == [condition.matches(row) for row in rows]
 
 
 @given(FEW, predicates())
 def test_a_negation_is_the_exact_complement(rows: list[Record], condition: Predicate) -> None:
-    columns = Columns(rows)
-    assert (columns.mask(~condition) == ~columns.mask(condition)).all()
-    assert columns.mask(~~condition).tolist() == columns.mask(condition).tolist()
+    assert matching(rows, ~condition) == [not passed for passed in matching(rows, condition)]
+    assert matching(rows, ~~condition) == matching(rows, condition)
     assert all((~condition).matches(row) != condition.matches(row) for row in rows)
 
 
 @given(FEW, predicates(max_leaves=3), predicates(max_leaves=3))
 def test_and_or_not_are_those_of_sets(rows: list[Record], a: Predicate, b: Predicate) -> None:
-    columns = Columns(rows)
-    both, either = columns.mask(a & b), columns.mask(a | b)
-    assert (both == (columns.mask(a) & columns.mask(b))).all()
-    assert (either == (columns.mask(a) | columns.mask(b))).all()
-    assert (columns.mask(~(a & b)) == columns.mask(~a | ~b)).all()
-    assert (columns.mask(everyone & a) == columns.mask(a)).all()
+    pairs = list(zip(matching(rows, a), matching(rows, b), strict=True))
+    assert matching(rows, a & b) == [one and other for one, other in pairs]
+    assert matching(rows, a | b) == [one or other for one, other in pairs]
+    assert matching(rows, ~(a & b)) == matching(rows, ~a | ~b)
+    assert matching(rows, everyone & a) == matching(rows, a)
 
 
 def test_the_first_and_the_last_moment_can_be_compared() -> None:

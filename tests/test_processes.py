@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -112,20 +113,23 @@ def test_a_writer_that_died_leaves_the_folder_to_others(folder: Path, other: Oth
 def test_a_reader_leaves_the_write_of_a_living_process_alone(folder: Path, other: Other) -> None:
     other.do('corpus.add([Record(id="a", text="fee 10")])')
     # The other process stands between intent and settlement: the new text is in the store already.
-    other.do("shelf = corpus._shelf; kept = shelf._journal.settle; shelf._journal.settle = lambda: None")
-    other.do('corpus.add([Record(id="a", text="fee 12"), Record(id="b", text="fee 14")])')
+    other.do("import threading; gate, there = threading.Event(), threading.Event()")
+    other.do("shelf = corpus._shelf; kept = shelf._journal.settle")
+    other.do("shelf._journal.settle = lambda written: (there.set(), gate.wait(), kept(written))[2]")
+    other.do('new = [Record(id="a", text="fee 12"), Record(id="b", text="fee 14")]')
+    other.do("writer = threading.Thread(target=lambda: corpus.add(new)); writer.start(); there.wait()")
     with Corpus.open(folder, embedder=WordEmbedder()) as corpus:
         assert [(hit.id, hit.record.text) for hit in corpus.retrieve("fee").hits] == [("a", "fee 10")]
-        other.do("kept()")
+        other.do("gate.set(); writer.join()")
         found = {hit.id: hit.record.text for hit in corpus.retrieve("fee").hits}
         assert found == {"a": "fee 12", "b": "fee 14"}
 
 
-def test_rows_that_are_missing_are_not_read_from_a_chroma_that_another_process_has_open(
+def test_a_missing_index_is_not_made_from_a_chroma_that_another_process_has_open(
     folder: Path, other: Other
 ) -> None:
     other.do('corpus.add([Record(id="a", text="fee 10")])')
-    (folder / "chroma" / "rows-ctxarith.sqlite").unlink()
+    shutil.rmtree(folder / "index")
     with pytest.raises(StoreError, match="another process is writing"):
         Corpus.open(folder, embedder=WordEmbedder())
     other.kill()

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxarith import Corpus, Principal, Record, RecordError, ScopeError, everyone, scope
-from ctxarith.index.columns import Columns
 from ctxarith.predicate import Predicate
-from tests.fakes import WordEmbedder
+from tests.fakes import WordEmbedder, matching
 from tests.strategies import PATHS, scopes
 
 TREE = ("acme/ops/a", "acme-corp/ops/b", "acme/opsx/c", "1/x", "11/y")
@@ -25,7 +24,7 @@ def seen(condition: Predicate, *paths: str) -> list[str]:
     """The paths that a scope sees, evaluated one by one and by columns."""
     rows = at(*paths)
     found = [row.scope for row in rows if condition.matches(row)]
-    mask = Columns(rows).mask(condition)
+    mask = matching(rows, condition)
     assert [row.scope for row, is_in in zip(rows, mask, strict=True) if is_in] == found
     return found
 

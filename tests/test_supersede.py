@@ -24,7 +24,7 @@ from ctxarith import (
     superseded,
     top,
 )
-from ctxarith.index.slots import natural
+from ctxarith.index.newness import natural
 from tests.conftest import NOW
 from tests.fakes import TableEmbedder, WordEmbedder
 

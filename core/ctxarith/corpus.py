@@ -12,6 +12,7 @@ from ctxarith.algebra import Candidates, Pipeline
 from ctxarith.errors import ArgumentError
 from ctxarith.explain import Explanation, PlanView
 from ctxarith.history import Assertion, history_of
+from ctxarith.index.newness import newness
 from ctxarith.instant import TimeLike
 from ctxarith.intake import Intake
 from ctxarith.model import Record
@@ -27,7 +28,7 @@ from ctxarith.shelves import open_shelf, shelf_in_memory
 from ctxarith.stages.assemble import Template
 from ctxarith.where import Where, where
 
-STORE_METHODS = ("write", "remove", "rows", "select", "can", "scrub", "close")
+STORE_METHODS = ("write", "remove", "rows", "count", "select", "can", "scrub", "close")
 
 
 class Corpus(Intake):
@@ -76,7 +77,7 @@ class Corpus(Intake):
         for record_id in self._ids(ids, None, caller.tenant):
             rows = [row for row in snapshot.named(caller.tenant, record_id) if visible[row]]
             if rows:
-                found.append(snapshot.records[max(rows, key=lambda row: snapshot.slots.rank[row])])
+                found.append(max((snapshot.records[row] for row in rows), key=newness))
         return found
 
     def sole_principal(self, *, groups: Sequence[str] = (), scopes: Sequence[str] | None = None) -> Principal:
@@ -208,14 +209,12 @@ class Corpus(Intake):
         for name, value in (("subject", subject), ("attribute", attribute)):
             if not isinstance(value, str):
                 raise ArgumentError(name, value, "expected text")
-        shelf = self._shelf
         return history_of(
             subject,
             attribute,
-            snapshot=shelf.snapshot,
+            snapshot=self._shelf.snapshot,
             allowed=self._gate.permission(principal, None),
             at=self._gate.now(),
-            revisions=shelf.revisions,
         )
 
     def _embedded_query(self, text: str) -> Vector:

@@ -184,10 +184,10 @@ def why(record_id: str, hits: Sequence[Hit], trace: Trace, scene: Scene) -> Why:
 def _verdict(row: int, hits: Sequence[Hit], trace: Trace, scene: Scene) -> str:
     record = scene.snapshot.records[row]
     for place, hit in enumerate(hits, start=1):
-        if hit.record is record:
+        if hit.record.key == record.key:
             return f"in the context at place {place} of {len(hits)}; {_evidence(hit)}"
     for drop in trace.drops:
-        if drop.record is record:
+        if drop.record.key == record.key:
             return f"left out, {_at(drop)}"
     if not scene.in_scope[row]:
         return f"outside {scene.plan.scope}"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from ctxarith.index.newness import newness
 from ctxarith.index.retirement import Retirement
-from ctxarith.index.slots import asserted, newness
+from ctxarith.index.slots import asserted
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.model import Record
 from ctxarith.normalise import Scalar
 from ctxarith.policy import Permission, dated_by
-from ctxarith.ports import Row
 
 CURRENT, SUPERSEDED, ENDED, COMING, CORRECTED = "current", "superseded", "ended", "coming", "corrected"
 
@@ -40,7 +40,6 @@ def history_of(
     snapshot: Snapshot,
     allowed: Permission,
     at: datetime,
-    revisions: Callable[[Record], Iterable[Row]],
 ) -> list[Assertion]:
     """Every permitted assertion of a slot, oldest first, with what became of it."""
     columns = snapshot.columns
@@ -49,17 +48,17 @@ def history_of(
     dated = columns.mask(dated_by(at))
     retirement = Retirement(snapshot.slots, standing=standing, dated=dated, visible=visible)
     chain = []
-    for row, record in enumerate(snapshot.records):
+    rows = (row for tenant in snapshot.tenants for row in snapshot.slots.of_fact(tenant, subject, attribute))
+    for row in filter(standing.__getitem__, rows):
+        record = snapshot.records[row]
         value = _value(record, subject, attribute)
-        if value is None or not standing[row]:
+        if value is None:
             continue
-        corrected = [old for old in revisions(record) if allowed.standing.matches(old.record)]
+        corrected = [old for old in _revisions(record, snapshot) if allowed.standing.matches(old)]
         for number, old in enumerate(corrected, start=1):
-            earlier = _value(old.record, subject, attribute)
+            earlier = _value(old, subject, attribute)
             if earlier is not None:
-                chain.append(
-                    Assertion(old.record, earlier, CORRECTED, (record.id,), "corrected in place", number)
-                )
+                chain.append(Assertion(old, earlier, CORRECTED, (record.id,), "corrected in place", number))
         heads = retirement.reasserted_by(row, subject, attribute)
         if heads is not None:
             by = tuple(snapshot.records[head].id for head in heads)
@@ -69,6 +68,14 @@ def history_of(
             status = ENDED if not visible[row] else CURRENT if dated[row] else COMING
             chain.append(Assertion(record, value, status))
     return sorted(chain, key=lambda one: (newness(one.record), one.revision == 0, one.revision))
+
+
+def _revisions(record: Record, snapshot: Snapshot) -> Iterator[Record]:
+    """The corrected contents of a record's version, in the order in which they were replaced."""
+    kept = snapshot.kept(record.tenant, record.id)
+    return (
+        old for row in kept if not snapshot.live[row] and (old := snapshot.records[row]).key == record.key
+    )
 
 
 def _value(record: Record, subject: str, attribute: str) -> Scalar | None:

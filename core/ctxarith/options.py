@@ -16,7 +16,7 @@ from ctxarith.models.tokens import token_counter
 from ctxarith.normalise import clean_id
 from ctxarith.policy import Policy
 from ctxarith.ports import Clock, Embedder, TokenCounter
-from ctxarith.shelf import wanted_settings
+from ctxarith.remembered import wanted_settings
 
 
 class Options(TypedDict, total=False):

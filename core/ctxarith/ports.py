@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -91,6 +91,8 @@ class Embedder(Protocol):
 class Store(Protocol):
     """Where rows live. It need not be quick: searches run on the index built from it.
 
+    Only who holds the writer's lock calls it.
+
     The law, which `ctxarith.stores.contract` tests: what was written is read back equal; a write
     replaces rows of the same key; `select` returns exactly the rows whose record matches.
     """
@@ -107,6 +109,10 @@ class Store(Protocol):
 
     def rows(self) -> Iterator[Row]:
         """Every row, in no particular order."""
+        ...
+
+    def count(self) -> int:
+        """How many rows there are, revisions too."""
         ...
 
     def select(self, predicate: Predicate) -> Iterator[Row]:
@@ -138,8 +144,56 @@ class Lock(Protocol):
         ...
 
 
+# The setting that says whether the store must hold rows when it is opened again.
+HOLDS, YES, NO = "holds", "yes", "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a settled write did: to the index, and to the records.
+
+    Args:
+        added, dropped: names of segments.
+        dead: rows that were removed or replaced, by the name of their segment.
+        changed: the key of each record that changed, with its fields before; `None` for a new record.
+        holds: whether records are left; `None` when that does not change.
+        rebuilt: the index was made anew from the store, so that what changed is not known.
+    """
+
+    added: Sequence[str] = ()
+    dropped: Sequence[str] = ()
+    dead: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    changed: Sequence[tuple[RowKey, Record | None]] = ()
+    rebuilt: Collection[str] = ()
+    holds: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """The index as the last settled write left it; see `Written`."""
+
+    segments: tuple[str, ...]
+    dead: Mapping[str, Sequence[int]]
+    watermarks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change of one record in the feed. `rebuilt` entries name no record: anything may have changed."""
+
+    watermark: int
+    key: RowKey
+    before: Record | None
+    rebuilt: bool = False
+
+
 class Journal(Protocol):
-    """What makes a write whole: how to take it back is on disk before the store is touched."""
+    """What makes a write whole, and says what the writes have done.
+
+    How to take a write back is on disk before the store is touched; that it is complete is one
+    transaction with what it did to the index and with the feed, so that no watermark runs ahead of
+    the data.
+    """
 
     def intend(self, keys: Sequence[RowKey], before: Sequence[Row]) -> None:
         """A write of `keys` begins; `before` are the rows that it replaces or removes."""
@@ -149,8 +203,16 @@ class Journal(Protocol):
         """The write that was begun and not settled: its keys, and the rows to put back."""
         ...
 
-    def settle(self) -> None:
-        """The write is complete, or was taken back."""
+    def settle(self, written: Written | None = None) -> dict[str, int]:
+        """The write is complete, or (`None`) was taken back; the new watermark of each tenant it touched."""
+        ...
+
+    def state(self) -> IndexState:
+        """The index as the last settled write left it."""
+        ...
+
+    def feed(self, tenant: str, since: int) -> list[Entry]:
+        """The changes of a tenant after a watermark, oldest first."""
         ...
 
     def changed_elsewhere(self) -> bool:
@@ -165,8 +227,8 @@ class Journal(Protocol):
         """Add to what the corpus remembers."""
         ...
 
-    def scrub(self) -> None:
-        """Leave no trace of settled writes in the journal's file."""
+    def scrub(self, gone: Callable[[str, str], bool]) -> None:
+        """Leave no trace of settled writes, nor in the feed of what a (tenant, id) held that is gone."""
         ...
 
     def close(self) -> None:

@@ -108,7 +108,7 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
     scene = set_scene(plan, snapshot, at, clock.step)
     succession = Succession()
     hits: Sequence[Hit] = _retrieved(scene, Query(text, snapshot, tools.embed), succession, clock)
-    drops: list[Sequence[Drop]] = [[succession.drops[row] for row in sorted(succession.drops)]]
+    drops: list[Sequence[Drop]] = [sorted(succession.drops.values(), key=lambda drop: drop.record.key)]
     for stage in plan.stages:
         hits, dropped = stage(hits, moment)
         drops.append(dropped)
@@ -134,7 +134,7 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
 def _moment(snapshot: Snapshot, at: datetime, tools: Tools) -> Moment:
     def similarity(one: Hit, other: Hit) -> float:
         rows = [
-            next(r for r in snapshot.named(h.record.tenant, h.id) if snapshot.records[r] is h.record)
+            next(r for r in snapshot.named(h.record.tenant, h.id) if snapshot.records[r].key == h.record.key)
             for h in (one, other)
         ]
         return snapshot.dense.similarity(*rows)

@@ -3,40 +3,62 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ctxarith.errors import ArgumentError, CtxArithError, EmbedderMismatch, EmbeddingError, StoreError
+import numpy as np
+
+from ctxarith.errors import CtxArithError, EmbedderMismatch, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.snapshot import Indexer, Snapshot
+from ctxarith.ingest.keeper import Keeper
 from ctxarith.ingest.prepare import content_hash
-from ctxarith.ingest.write import Added, Embed, Writer
+from ctxarith.ingest.vectors import Embed
+from ctxarith.ingest.write import Added, Segments, Writer
 from ctxarith.model import Record
-from ctxarith.ports import Journal, Lock, Row, Store, Vector
+from ctxarith.ports import HOLDS, NO, YES, Entry, Journal, Lock, Row, Store, Vector
+from ctxarith.progress import watching
+from ctxarith.remembered import check_whole, settled
 
-_TRUE, _FALSE = "yes", "no"
-HOLDS = "holds"
+_REFILLING = "refilling"
+_PAGE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a shelf is made of.
+
+    `may_hold` says, without opening the store, whether it may hold rows; `own` that the store is in
+    our folder and written by us alone.
+    """
+
+    store: Store
+    journal: Journal
+    lock: Lock
+    segments: Segments
+    may_hold: Callable[[], bool] = lambda: True
+    own: bool = False
 
 
 class Shelf:
     """Readers take `snapshot` and need no lock; writers take turns."""
 
-    def __init__(self, store: Store, journal: Journal, lock: Lock, wanted: Mapping[str, str]) -> None:
-        self._store = store
-        self._journal = journal
-        self._writing = lock
-        self.settings = settled(journal, wanted)
-        self._writer = Writer(store, journal, lock)
+    def __init__(self, parts: Parts, wanted: Mapping[str, str]) -> None:
+        self._parts = parts
+        self._store, self._journal = parts.store, parts.journal
+        self.settings = settled(parts.journal, wanted)
+        self._writer = Writer(parts.store, parts.journal, parts.lock, parts.segments)
         self._lock = threading.RLock()
-        analyzer = Analyzer(self.settings["stem"] == _TRUE, self.settings["stop_words"] == _TRUE)
+        analyzer = Analyzer(self.settings["stem"] == YES, self.settings["stop_words"] == YES)
         self.searchable = tuple(filter(None, self.settings["searchable"].split("\n")))
+        self._keeper = Keeper(parts.journal, parts.segments, Indexer(analyzer, self.searchable), self._lock)
         self._remembered: dict[str, str] = {}
-        self._snapshot = Snapshot({}, Indexer(analyzer, self.searchable))
-        self._follow()
+        self._compared = False
         self.handles = 0
         self._inside = False
+        self._begin()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -44,13 +66,81 @@ class Shelf:
         if self._journal.changed_elsewhere():
             with self._lock:
                 self._follow()
-        return self._snapshot
+        return self._keeper.snapshot
+
+    def _begin(self) -> None:
+        known = self._journal.settings()
+        segments = self._journal.state().segments
+        if segments and HOLDS not in known:
+            raise StoreError("journal.sqlite has lost its settings: restore it from a copy")
+        if segments or (self._parts.own and known.get(HOLDS) == NO):
+            self._follow()
+        elif self._parts.may_hold() or known.get(HOLDS) == YES:
+            self._take_lock("the index is missing")
+            self._rebuild()
 
     def _follow(self) -> None:
-        rows = self._writer.opening_rows()
-        if len({len(row.vector) for row in rows}) > 1:
-            raise StoreError("the store holds vectors of different lengths: restore it from a copy")
-        self._snapshot = self._snapshot.replaced(rows)
+        try:
+            self._keeper.follow()
+        except StoreError as error:
+            self._take_lock(str(error))
+            self._rebuild()
+
+    def _take_lock(self, reason: str) -> None:
+        if not self._parts.lock.take():
+            raise StoreError(f"{reason}, and another process is writing this corpus: try again later")
+
+    def _rebuild(self) -> None:
+        """Make the index anew from the store, which must hold what the journal remembers."""
+        self._writer.recover()
+        size = self._store.count()
+        known = self._journal.settings()
+        if self._parts.own or known.get(HOLDS) == YES:
+            check_whole(known, holds=size > 0)
+        if size:
+            with watching(size, "indexing") as watch:
+                self._keeper.rebuild(self._store.rows(), watch)
+            self.remember()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One write of one thread: under the lock, on a store that agrees with the index.
+
+        Raises:
+            StoreError: another process writes, or a write began inside another one.
+        """
+        with self._lock:
+            if self._inside:
+                raise StoreError("a write began inside another: an embedder must not write to its own corpus")
+            self._inside = True
+            try:
+                self._writer.recover()
+                if not self._compared:
+                    self._compare()
+                    self._compared = True
+                yield
+            finally:
+                self._inside = False
+        self._keeper.compact_in_background()
+
+    def _compare(self) -> None:
+        """Make store and index agree once, before the first write.
+
+        The store is the truth, and the index is made anew where they differ; unless the store was lost
+        whole, which is made again from the index.
+        """
+        self._keeper.follow()
+        self._keeper.sweep()
+        snapshot = self._keeper.snapshot
+        wanted, found = int(snapshot.staying.sum()), self._store.count()
+        if self.settings.get(_REFILLING) == YES or (wanted and not found):
+            self.remember(refilling=True)
+            rows = np.flatnonzero(snapshot.staying).tolist()
+            for start in range(0, len(rows), _PAGE):
+                self._store.write([snapshot.stored(row) for row in rows[start : start + _PAGE]])
+            self.remember(refilling=False)
+        elif wanted != found:
+            self._rebuild()
 
     @property
     def store(self) -> Store:
@@ -69,17 +159,6 @@ class Shelf:
             name = self.settings["embedder"]
             raise EmbedderMismatch(f"{name} of dimension {known}", f"vectors of dimension {given}")
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Refuse a write that begins inside another one of the same thread."""
-        if self._inside:
-            raise StoreError("a write began inside another: an embedder must not write to its own corpus")
-        self._inside = True
-        try:
-            yield
-        finally:
-            self._inside = False
-
     def _check_lengths(self, lengths: Collection[int]) -> None:
         try:
             if len(lengths) > 1:
@@ -92,7 +171,7 @@ class Shelf:
 
     def add(self, records: Sequence[Record], embed: Embed, given: Sequence[Vector | None]) -> Added:
         """Write prepared records: visible whole, or not at all."""
-        with self._lock, self._alone():
+        with self._writing():
             lengths = {len(vector) for vector in given if vector is not None}
 
             def checked(texts: Sequence[str]) -> Iterable[Sequence[Vector]]:
@@ -102,123 +181,69 @@ class Shelf:
                     yield batch
 
             self._check_lengths(lengths)
-            report, snapshot = self._writer.add(records, self.snapshot, checked, given)
-            self._snapshot = snapshot
+            report, self._keeper.snapshot = self._writer.add(records, self._keeper.snapshot, checked, given)
             self.remember()
             return report
 
     def remove(self, tenant: str, ids: Iterable[str], *, scrub: bool = False) -> int:
         """Remove all versions of the ids; the number of ids that were there."""
-        with self._lock, self._alone():
-            known = [rid for rid in dict.fromkeys(ids) if self.snapshot.named(tenant, rid)]
+        with self._writing():
+            snapshot = self._keeper.snapshot
+            known = [rid for rid in dict.fromkeys(ids) if snapshot.named(tenant, rid)]
             if known:
-                self._writer.recover()
-            leaving = sum(len(self.snapshot.named(tenant, rid)) for rid in known)
-            if known and leaving == len(self.snapshot):
-                # Before the removal: a folder that dies after it is rightly empty.
-                self.remember(holds=False)
-            if known:
-                self._snapshot = self._writer.remove(tenant, known, self.snapshot)
+                self._keeper.snapshot = self._writer.remove(tenant, known, snapshot)
                 self.remember()
-            if scrub:
-                self._writer.scrub()
-            return len(known)
+            if not scrub:
+                return len(known)
+        self._keeper.finish()
+        with self._writing():
+            self._keeper.purify()
+            self._writer.scrub(self._keeper.snapshot)
+        return len(known)
 
     def retire(self, tenant: str, ids: Iterable[str], now: datetime) -> int:
         """End the facts of the ids now; what they had retired stays retired."""
-        with self._lock, self._alone():
+        with self._writing():
             rows = [row for rid in dict.fromkeys(ids) for row in self._ending(tenant, rid, now)]
-            self._snapshot = self._writer.replace(rows, self.snapshot)
+            self._keeper.snapshot = self._writer.replace(rows, self._keeper.snapshot)
             return len({row.record.id for row in rows})
 
     def ids_of_source(self, tenant: str, source_id: str) -> list[str]:
         """The ids of a source's chunks."""
-        rows = self.snapshot.of_source(tenant, source_id)
-        return sorted({self.snapshot.records[row].id for row in rows})
+        snapshot = self.snapshot
+        return sorted({snapshot.records[row].id for row in snapshot.of_source(tenant, source_id)})
 
-    def revisions(self, record: Record) -> list[Row]:
-        """The corrected contents of a record's versions, from the store."""
-        rows = self._writer.all_rows(record.tenant, record.id, self.snapshot)
-        return sorted(
-            (row for row in rows if _corrects(record, row)),
-            key=lambda row: row.revision,
-        )
+    def feed(self, tenant: str, since: int) -> list[Entry]:
+        """The changes of a tenant after a watermark."""
+        return self._journal.feed(tenant, since)
 
     def close(self) -> None:
-        """Release the files."""
+        """Let the compaction end, and release the files."""
+        self._keeper.finish()
         with self._lock:
             self._store.close()
             self._journal.close()
-            self._writing.release()
+            self._parts.lock.release()
 
     def _ending(self, tenant: str, rid: str, now: datetime) -> Iterable[Row]:
-        for row in self.snapshot.named(tenant, rid):
-            record = self.snapshot.records[row]
+        snapshot = self._keeper.snapshot
+        for row in snapshot.named(tenant, rid):
+            record = snapshot.records[row]
             if record.valid_until is not None and record.valid_until <= now:
                 continue
             end = max(now, record.valid_from) if record.valid_from else now
             ended = replace(record, valid_until=end)
-            yield Row(replace(ended, content_hash=content_hash(ended)), self.snapshot.vector(row))
+            yield Row(replace(ended, content_hash=content_hash(ended)), snapshot.vector(row))
 
-    def remember(self, *, holds: bool | None = None) -> None:
+    def remember(self, *, refilling: bool = False) -> None:
         """Note in the journal what the store must hold when it is opened again."""
-        snapshot = self._snapshot
-        present = {HOLDS: _TRUE if (len(snapshot) > 0 if holds is None else holds) else _FALSE}
+        snapshot = self._keeper.snapshot
+        present = {HOLDS: YES if len(snapshot) else NO}
         if snapshot.dimension is not None:
             present["dimension"] = str(snapshot.dimension)
+        if refilling or _REFILLING in self.settings:
+            present[_REFILLING] = YES if refilling else NO
         self.settings.update(present)
         if self._remembered != self.settings:
             self._journal.remember(self.settings)
             self._remembered = dict(self.settings)
-
-
-def _corrects(record: Record, row: Row) -> bool:
-    return row.revision > 0 and row.record.version == record.version
-
-
-def check_whole(known: Mapping[str, str], *, holds: bool) -> None:
-    """Refuse a folder of which one half is gone: an empty corpus is not what was there.
-
-    Args:
-        known: what the journal remembered when it was opened; nothing if it was made just now.
-        holds: whether the store has rows.
-    """
-    if HOLDS not in known and holds:
-        raise StoreError("the store holds records and journal.sqlite is gone: restore it from a copy")
-    if known.get(HOLDS) == _TRUE and not holds:
-        raise StoreError(
-            "the journal remembers records and the store holds none: restore the store from a copy, "
-            "or delete the folder to begin anew"
-        )
-
-
-def settled(journal: Journal, wanted: Mapping[str, str]) -> dict[str, str]:
-    """What the corpus remembers wins where nothing is asked for; what contradicts it is refused."""
-    known = journal.settings()
-    check_settings(known, wanted)
-    defaults = {"stem": _TRUE, "stop_words": _TRUE, "searchable": ""}
-    return {**defaults, **wanted, **known}
-
-
-def check_settings(known: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Refuse what contradicts the settings that a corpus has for its whole life."""
-    for name, value in wanted.items():
-        if known.get(name, value) == value:
-            continue
-        if name == "embedder":
-            held = f"{known[name]} of dimension {known['dimension']}" if "dimension" in known else known[name]
-            raise EmbedderMismatch(held, value)
-        raise ArgumentError(name, value, f"this corpus was made with {known[name]!r}, for its whole life")
-
-
-def wanted_settings(
-    *, embedder: str, stem: bool | None, stop_words: bool | None, searchable: Sequence[str] | None
-) -> dict[str, str]:
-    """The settings that a caller asks for, as the journal keeps them."""
-    wanted = {"embedder": embedder}
-    for name, given in (("stem", stem), ("stop_words", stop_words)):
-        if given is not None:
-            wanted[name] = _TRUE if given else _FALSE
-    if searchable is not None:
-        wanted["searchable"] = "\n".join(searchable)
-    return wanted

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ctxarith.errors import ArgumentError, StoreError
+from ctxarith.index.files import SegmentFiles, SegmentMemory
 from ctxarith.ports import Store
-from ctxarith.shelf import Shelf, check_settings, check_whole
+from ctxarith.remembered import check_settings
+from ctxarith.shelf import Parts, Shelf
 from ctxarith.stores.chroma import ChromaStore
 from ctxarith.stores.inmemory import InMemoryStore
 from ctxarith.stores.journal import SqliteJournal
@@ -41,7 +43,7 @@ def open_shelf(
             except (OSError, ValueError) as error:
                 raise StoreError(f"the folder {str(folder)!r} cannot be used: {error}") from error
             make = make_store or (lambda place: ChromaStore(place / CHROMA))
-            shelf = _made(folder, lambda: make(folder), wanted, whole=make_store is None)
+            shelf = _made(folder, lambda: make(folder), wanted, own=make_store is None)
             _OPEN[folder] = shelf
         else:
             check_settings(shelf.settings, wanted)
@@ -49,19 +51,22 @@ def open_shelf(
         return shelf
 
 
-def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str], *, whole: bool) -> Shelf:
+def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str], *, own: bool) -> Shelf:
     journal = SqliteJournal(folder / "journal.sqlite")
     lock = WriterLock(folder / "writer.lock")
     store: Store | None = None
     try:
-        if whole and ChromaStore.must_copy(folder / CHROMA) and not lock.take():
-            raise StoreError("the rows beside Chroma are missing, and another process is writing this corpus")
-        known = journal.settings()
-        check_settings(known, wanted)
+        check_settings(journal.settings(), wanted)
         store = make()
-        shelf = Shelf(store, journal, lock, wanted)
-        if whole:
-            check_whole(known, holds=len(shelf.snapshot) > 0)
+        parts = Parts(
+            store,
+            journal,
+            lock,
+            SegmentFiles(folder / "index"),
+            may_hold=(folder / CHROMA / "chroma.sqlite3").exists if own else lambda: True,
+            own=own,
+        )
+        shelf = Shelf(parts, wanted)
         shelf.remember()
     except BaseException:
         # What was not there before must not look as if it had been.
@@ -75,7 +80,7 @@ def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str], *,
 
 def shelf_in_memory(wanted: Mapping[str, str]) -> Shelf:
     """A shelf that is gone with the process."""
-    shelf = Shelf(InMemoryStore(), SqliteJournal(), NoLock(), wanted)
+    shelf = Shelf(Parts(InMemoryStore(), SqliteJournal(), NoLock(), SegmentMemory()), wanted)
     shelf.handles = 1
     return shelf
 

@@ -1,143 +1,129 @@
-"""A predicate becomes a mask over rows, without evaluating it record by record."""
+"""One field of all rows of a segment: which rows stand in which relation to a value."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from functools import cached_property, reduce
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxarith.kinds import CORE_FIELDS, Kind, Typed, typed, value_of
-from ctxarith.model import Record
-from ctxarith.normalise import Metadata
-from ctxarith.predicate import And, Compare, Exists, Not, OneOf, Or, Predicate
-from ctxarith.scopes import Everyone, Scope
+from ctxarith.index.strings import Arrays
+from ctxarith.index.values import Values, value_arrays
+from ctxarith.kinds import Typed
 
 Mask = NDArray[np.bool_]
+Rows = NDArray[np.int64]
 
 
 class Column:
-    """One field of all rows, coded by its distinct values in sorted order, kind by kind.
+    """A code for each row, in sorted order of the distinct values.
 
-    Each condition is answered on the distinct values (a look-up, a bisection) with Python's own exact
-    comparisons, then spread over the rows by one gather. Code 0 is a missing key.
+    Each condition is answered on the distinct values by bisection, then spread over the rows by one
+    comparison or gather. Code 0 is a missing key; one code above all others marks a list, whose
+    elements have postings of their own: (element to rows).
     """
 
-    def __init__(self, values: Iterable[Metadata | None]) -> None:
-        distinct: dict[Typed, int] = {}
-        arrival = [0 if v is None else distinct.setdefault(typed(v), len(distinct) + 1) for v in values]
-        self._sorted: dict[Kind, list[Any]] = defaultdict(list)
-        for kind, value in distinct:
-            self._sorted[kind].append(value)
-        self._first: dict[Kind, int] = {}
-        self._code: dict[Typed, int] = {}
-        for kind, known in self._sorted.items():
-            if kind != "list":
-                known.sort()
-            self._first[kind] = len(self._code) + 1
-            for value in known:
-                self._code[(kind, value)] = len(self._code) + 1
-        renumber = np.zeros(len(distinct) + 1, dtype=np.int32)
-        for known_value, number in distinct.items():
-            renumber[number] = self._code[known_value]
-        self._rows = renumber[np.asarray(arrival, dtype=np.int64)]
+    def __init__(self, arrays: Arrays, prefix: str) -> None:
+        self._codes: NDArray[np.int32] = arrays[f"{prefix}.codes"]
+        self._values = Values(arrays, prefix)
+        self._items = Values(arrays, f"{prefix}.item")
+        self._starts: Rows = arrays[f"{prefix}.item.starts"]
+        self._holders: NDArray[np.int32] = arrays[f"{prefix}.item.rows"]
 
     def present(self) -> Mask:
         """Rows that have the field."""
-        return self._rows > 0
+        return self._codes > 0
 
     def one_of(self, values: Iterable[Typed]) -> Mask:
         """Rows whose value is one of these."""
-        return self._spread([code for value in values if (code := self._code.get(value))])
+        codes = [code for value in values if (code := self._values.code(value)) is not None]
+        if len(codes) == 1:
+            equal: Mask = self._codes == codes[0]
+            return equal
+        table = np.zeros(self._values.count + 2, dtype=np.bool_)
+        table[codes] = True
+        spread: Mask = table[self._codes]
+        return spread
 
     def between(self, op: str, operand: Typed) -> Mask:
         """Rows of the operand's kind that stand in the order relation to it."""
-        kind, wanted = operand
-        known = self._sorted.get(kind, [])
-        left, right = bisect_left(known, wanted), bisect_right(known, wanted)
-        start, stop = {"lt": (0, left), "le": (0, right), "gt": (right, None), "ge": (left, None)}[op]
-        first = self._first.get(kind, 1)
-        low, high = first + start, first + (len(known) if stop is None else stop)
-        return (self._rows >= low) & (self._rows < high)
+        first, left, right = self._values.place(operand)
+        size = self._values.size(operand[0])
+        start, stop = {"lt": (0, left), "le": (0, right), "gt": (right, size), "ge": (left, size)}[op]
+        if start == stop:
+            return np.zeros(len(self._codes), np.bool_)
+        return (self._codes >= first + start) & (self._codes < first + stop)
 
     def containing(self, operand: Typed) -> Mask:
         """Rows whose list holds the operand."""
-        first = self._first.get("list", 1)
-        lists = self._sorted.get("list", [])
-        return self._spread([first + n for n, items in enumerate(lists) if operand in items])
-
-    def _spread(self, codes: Sequence[int]) -> Mask:
-        if len(codes) == 1:
-            equal: Mask = self._rows == codes[0]
-            return equal
-        table = np.zeros(len(self._code) + 1, dtype=np.bool_)
-        table[list(codes)] = True
-        spread: Mask = table[self._rows]
-        return spread
-
-
-class Columns:
-    """All fields of a snapshot's rows; a column is built when a condition first names it."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
-        self._columns: dict[str, Column] = {}
-
-    def mask(self, predicate: Predicate, among: Mask | None = None) -> Mask:
-        """The rows that match; equal, row by row, to `predicate.matches(record)`.
-
-        A predicate of the caller's own class is shown the rows of `among` alone, and says nothing
-        of the others.
-        """
-        match predicate:
-            case And(parts):
-                return reduce(np.logical_and, (self.mask(p, among) for p in parts), self._all(True))
-            case Or(parts):
-                return reduce(np.logical_or, (self.mask(p, among) for p in parts), self._all(False))
-            case Not(part):
-                return ~self.mask(part, among)
-            case Scope():
-                return self.mask(predicate.lowered())
-            case Everyone():
-                return self._all(True)
-            case Exists(name):
-                return self.column(name).present()
-            case OneOf(name, values, negated):
-                column = self.column(name)
-                return column.present() & ~column.one_of(values) if negated else column.one_of(values)
-            case Compare(name, op):
-                return self._compared(self.column(name), op, predicate.operand)
-        shown = self._all(True) if among is None else among
-        mask = self._all(False)
-        for row in np.flatnonzero(shown).tolist():
-            mask[row] = bool(predicate.matches(self._records[row]))
+        mask = np.zeros(len(self._codes), np.bool_)
+        code = self._items.code(operand)
+        if code is not None:
+            mask[self._holders[self._starts[code - 1] : self._starts[code]]] = True
         return mask
 
-    @cached_property
-    def _known(self) -> set[str]:
-        # A name that no record has is answered and not kept, or filters could fill the memory.
-        return set(CORE_FIELDS).union(*(record.metadata for record in self._records))
+    def raw(self, row: int) -> bytes:
+        """The bytes of a row's text value; in their order texts sort by code point."""
+        return self._values.raw(int(self._codes[row]))
 
-    def column(self, name: str) -> Column:
-        """The column of a field or metadata key."""
-        if name not in self._known:
-            return Column([None] * len(self._records))
-        if name not in self._columns:
-            self._columns[name] = Column(value_of(record, name) for record in self._records)
-        return self._columns[name]
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        """The code of each row."""
+        return self._codes
 
-    def _compared(self, column: Column, op: str, operand: Typed) -> Mask:
-        if op == "eq":
-            return column.one_of((operand,))
-        if op == "ne":
-            return column.present() & ~column.one_of((operand,))
-        if op == "contains":
-            return column.containing(operand)
-        return column.between(op, operand)
+    def values(self) -> list[tuple[int, Typed]]:
+        """The codes in use, with their values."""
+        used = np.zeros(self._values.count + 2, np.bool_)
+        used[self._codes] = True
+        return self._values.typed(used)
 
-    def _all(self, value: bool) -> Mask:
-        return np.full(len(self._records), value, dtype=np.bool_)
+    def pairs(self) -> tuple[Rows, NDArray[np.int32], list[tuple[int, Typed]]]:
+        """The elements of lists: (element code, row) pairs, and what the codes mean."""
+        sizes = np.diff(self._starts)
+        elements = np.repeat(np.arange(1, len(sizes) + 1), sizes)
+        used = np.zeros(self._items.count + 2, np.bool_)
+        used[elements] = True
+        return elements, self._holders, self._items.typed(used)
+
+    @property
+    def list_code(self) -> int:
+        """The code of rows that hold a list."""
+        return self._values.count + 1
+
+
+Elements = tuple[dict[Typed, int], Rows, Rows]
+
+
+def coded_arrays(
+    distinct: dict[Typed, int], arrival: Rows, elements: Elements, prefix: str
+) -> dict[str, NDArray[Any]]:
+    """Give codes in sorted order to values that were numbered 1, 2, ... in any order.
+
+    Args:
+        distinct: the number of each value.
+        arrival: the number of each row; 0 for a missing key, -1 for a list.
+        elements: the number of each list element, and (number, row) pairs.
+        prefix: what the arrays' names begin with.
+    """
+    arrays, codes = value_arrays(distinct, prefix)
+    renumber = np.zeros(len(distinct) + 2, np.int32)
+    renumber[-1] = len(distinct) + 1
+    for value, number in distinct.items():
+        renumber[number] = codes[value]
+    arrays[f"{prefix}.codes"] = renumber[arrival]
+    items, numbers, rows = elements
+    item_arrays, item_codes = value_arrays(items, f"{prefix}.item")
+    resorted = np.zeros(len(items) + 1, np.int64)
+    for value, number in items.items():
+        resorted[number] = item_codes[value]
+    sorted_numbers = resorted[numbers]
+    order = np.lexsort((rows, sorted_numbers))
+    counts = np.bincount(sorted_numbers, minlength=len(items) + 1)[1:]
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+    return {
+        **arrays,
+        **item_arrays,
+        f"{prefix}.item.starts": starts,
+        f"{prefix}.item.rows": rows[order].astype(np.int32),
+    }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxarith.index.columns import Mask
+from ctxarith.index.columns import Mask, Rows
+from ctxarith.index.stack import Stack
 from ctxarith.ports import Vector
 
-Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]
 
 # float32 products of unit vectors differ from their exact value by less than this.
@@ -24,16 +26,24 @@ def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 class Dense:
-    """Unit vectors of all rows, shape (rows, dimension), float32."""
+    """Unit vectors of all rows, float32, each segment's shape (rows, dimension)."""
 
-    def __init__(self, vectors: NDArray[np.float32]) -> None:
-        self._unit = vectors
-        self._blank = ~vectors.any(axis=1)
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+
+    @cached_property
+    def _blank(self) -> Mask:
+        return self._stack.row("blank").astype(np.bool_)
 
     @property
     def dimension(self) -> int:
-        """The length of a vector."""
-        return int(self._unit.shape[1])
+        """The length of a vector; 0 while there is none."""
+        return max((int(segment.vectors.shape[1]) for segment in self._stack.segments), default=0)
+
+    def vector(self, row: int) -> Vector:
+        """The unit vector of a row."""
+        segment, at = self._stack.place(row)
+        return np.array(segment.vectors[at])
 
     def cosines(self, rows: Rows, query: Vector) -> Scores:
         """Cosine of each row with the query, computed row by row in double precision.
@@ -42,11 +52,11 @@ class Dense:
         blocked matrix product; so each row is summed on its own, in the order of its dimensions.
         """
         wide = unit(query[None, :])[0].astype(np.float64)
-        parts = [
-            np.einsum("ij,j->i", self._unit[rows[n : n + _CHUNK]].astype(np.float64), wide)
-            for n in range(0, len(rows), _CHUNK)
-        ]
-        return np.concatenate(parts) if parts else np.empty(0)
+        cosines = np.empty(len(rows))
+        for start in range(0, len(rows), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            cosines[part] = np.einsum("ij,j->i", self._taken(rows[part]).astype(np.float64), wide)
+        return cosines
 
     def nearest(self, target: Mask, query: Vector, *, depth: int, counted: Mask) -> tuple[Rows, Scores]:
         """Target rows down to the `depth`-th counted one, in no order.
@@ -56,7 +66,7 @@ class Dense:
         pass is scored again exactly before the cut is made.
         """
         rows = np.flatnonzero(target & ~self._blank)
-        if len(rows) > max(depth, _CHUNK):
+        if len(rows) > max(depth, _CHUNK // 4):
             rough = self._rough(rows, unit(query[None, :])[0])
             competing = rough[counted[rows]]
             if len(competing) > depth:
@@ -64,14 +74,38 @@ class Dense:
                 rows = rows[rough >= cut - 2 * _COARSE_ERROR]
         return rows, self.cosines(rows, query)
 
+    def _taken(self, rows: Rows) -> NDArray[np.float32]:
+        if len(self._stack.segments) == 1:
+            one: NDArray[np.float32] = self._stack.segments[0].vectors[rows]
+            return one
+        taken = np.empty((len(rows), self.dimension), np.float32)
+        part = self._stack.part_of(rows)
+        for number, (segment, run) in enumerate(self._stack.parts()):
+            inside = part == number
+            if inside.any():
+                taken[inside] = segment.vectors[rows[inside] - run.start]
+        return taken
+
     def _rough(self, rows: Rows, query: Vector) -> NDArray[np.float32]:
-        """float32 cosines; one pass over everything where gathering the rows would cost more."""
-        if len(rows) * 4 > len(self._unit):
-            everything: NDArray[np.float32] = (self._unit @ query)[rows]
-            return everything
-        gathered: NDArray[np.float32] = self._unit[rows] @ query
-        return gathered
+        """float32 cosines of sorted rows, segment by segment."""
+        rough = np.empty(len(rows), np.float32)
+        bounds = np.searchsorted(rows, self._stack.firsts)
+        for number, (segment, run) in enumerate(self._stack.parts()):
+            part = slice(int(bounds[number]), int(bounds[number + 1]))
+            if part.stop > part.start:
+                rough[part] = _products(segment.vectors, rows[part] - run.start, query)
+        return rough
 
     def similarity(self, one: int, other: int) -> float:
         """Cosine of two rows."""
-        return float(self.cosines(np.asarray([one]), self._unit[other])[0])
+        return float(self.cosines(np.asarray([one]), self.vector(other))[0])
+
+
+def _products(vectors: NDArray[np.float32], rows: Rows, query: Vector) -> NDArray[np.float32]:
+    """Products of sorted rows: one pass over their whole run where gathering them would cost more."""
+    first, stop = int(rows[0]), int(rows[-1]) + 1
+    if (stop - first) < 4 * len(rows):
+        whole: NDArray[np.float32] = (vectors[first:stop] @ query)[rows - first]
+        return whole
+    gathered: NDArray[np.float32] = vectors[rows] @ query
+    return gathered

@@ -6,15 +6,15 @@ newer version of its id exists, or when a permitted record names it in `supersed
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import datetime
 from functools import cached_property
 
 import numpy as np
 
-from ctxarith.index.columns import Mask
+from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.graph import looping
-from ctxarith.index.slots import INFERRED_SIMILARITY, Rows, Slots, asserted
+from ctxarith.index.newness import newness
+from ctxarith.index.slots import INFERRED_SIMILARITY, Links, Slots, asserted
 from ctxarith.instant import iso
 from ctxarith.model import Slot
 
@@ -36,47 +36,47 @@ class Retirement:
         self._slots = slots
         self._visible = visible
         active = standing & dated
-        self._named: dict[int, list[int]] = defaultdict(list)
-        self._loops = self._read_links(active, standing)
+        self._loops: set[int] = set()
+        self._links = self._read_links(active, standing)
         fact_active = active.copy()
         # Else a record linked against the order would retire the very one that replaces it.
-        backwards = [old for old, news in self._named.items() if any(self._backwards(n, old) for n in news)]
-        fact_active[backwards] = False
-        self._fact_by = self._facts(fact_active)
+        fact_active[self._links.old[self._links.backwards]] = False
+        self._fact_by = self._facts(fact_active, standing)
         self._version_by = self._versions(active)
         self.mask = self._mask(standing)
         # Only a link from the older to the newer can close a loop with slots.
-        rank = self._slots.rank
-        suspects = [old for old, news in self._named.items() if any(rank[n] < rank[old] for n in news)]
+        suspects = np.unique(self._links.old[self._links.older]).tolist()
         if suspects:
             self._find_loops(suspects)
         for row in self._loops:
             self.mask[row] &= bool(self.heirs(row))
         self._heads: dict[int, tuple[int, ...]] = {}
 
-    def _read_links(self, active: Mask, standing: Mask) -> set[int]:
-        links = [(new, old) for new, old in self._slots.links if active[new] and standing[old]]
-        loops = looping(links) if self._slots.has_link_loops else set()
-        for new, old in links:
-            if not (new in loops and old in loops):
-                self._named[old].append(new)
-        return loops
+    def _read_links(self, active: Mask, standing: Mask) -> Links:
+        links = self._slots.links
+        links = links.taken(active[links.new] & standing[links.old])
+        if not self._slots.has_link_loops:
+            return links
+        self._loops = looping(zip(links.new.tolist(), links.old.tolist(), strict=True))
+        members = list(self._loops)
+        return links.taken(~(np.isin(links.new, members) & np.isin(links.old, members)))
 
-    def _backwards(self, new: int, old: int) -> bool:
-        """Whether a link goes against the dates, or against the order between two that assert one fact."""
-        if self._slots.against_dates(new, old):
-            return True
-        return bool(self._slots.rank[new] < self._slots.rank[old]) and self._slots.rivals(new, old)
+    def _named(self, row: int) -> Links:
+        """The links that name a row; they are sorted by the row they name."""
+        low, high = np.searchsorted(self._links.old, [row, row + 1])
+        return self._links.taken(slice(int(low), int(high)))
 
-    def _facts(self, active: Mask) -> Rows:
+    def _facts(self, active: Mask, standing: Mask) -> Rows:
         """For each assertion the newest row that reasserts it, or -1. Guesses need similarity."""
-        slots, facts = self._slots, self._slots.facts
-        guessed = slots.guessed
-        by = facts.newest(active[facts.rows] & ~guessed, slots.rank, slots.by_rank)
-        if not guessed.any():
+        table = self._slots.facts.table
+        by = self._slots.facts.newest(active[table.row] & ~table.inferred)
+        if not table.inferred.any():
             return by
-        by[guessed] = -1
-        doubtful = np.isin(facts.owner, facts.owner[guessed]) & (by < 0)
+        owner = self._slots.facts.owner
+        guessed = np.zeros(len(self._slots.facts.starts), np.bool_)
+        guessed[owner[table.inferred & active[table.row]]] = True
+        by[table.inferred] = -1
+        doubtful = standing[table.row] & (by < 0) & (guessed[owner] | table.inferred)
         for position in np.flatnonzero(doubtful).tolist():
             by[position] = self._alike(position, active)
         return by
@@ -84,27 +84,26 @@ class Retirement:
     def _alike(self, position: int, active: Mask) -> int:
         """The newest active row of the group, newer and similar enough; guesses are on either side."""
         slots, facts = self._slots, self._slots.facts
-        row = int(facts.rows[position])
+        row = int(facts.table.row[position])
         stop = int(np.searchsorted(facts.owner, facts.owner[position], side="right"))
-        for other in range(stop - 1, position, -1):
-            newer = int(facts.rows[other])
+        for newer in reversed(facts.table.row[position + 1 : stop].tolist()):
             if active[newer] and slots.similarity(row, newer) > INFERRED_SIMILARITY:
-                return newer
+                return int(newer)
         return -1
 
     def _versions(self, active: Mask) -> Rows:
         by = np.full(len(active), -1, np.int64)
-        versions = self._slots.versions
-        by[versions.rows] = versions.newest(active[versions.rows], self._slots.rank, self._slots.by_rank)
+        rows = self._slots.versions.table.row
+        by[rows] = self._slots.versions.newest(active[rows])
         return by
 
     def _mask(self, standing: Mask) -> Mask:
-        rows, size = self._slots.facts.rows, len(standing)
+        rows, size = self._slots.facts.table.row, len(standing)
         asserting = np.bincount(rows, minlength=size)
         fresh = np.bincount(rows[self._fact_by < 0], minlength=size)
         self._by_facts: Mask = (asserting > 0) & (fresh == 0)
         mask = self._by_facts | (self._version_by >= 0)
-        mask[list(self._named)] = True
+        mask[self._links.old] = True
         retired: Mask = mask & standing
         return retired
 
@@ -122,11 +121,11 @@ class Retirement:
 
     def heirs(self, row: int) -> list[int]:
         """The rows that retire this one directly."""
-        found = list(self._named.get(row, ()))
+        found: list[int] = self._named(row).new.tolist()
         if self._version_by[row] >= 0:
             found.append(int(self._version_by[row]))
         if self._by_facts[row]:
-            found += [int(self._fact_by[position]) for position in self._slots.pairs_of[row]]
+            found += [int(self._fact_by[position]) for position in self._slots.pairs_of(row)]
         heirs = dict.fromkeys(found)
         return [heir for heir in heirs if not (row in self._loops and heir in self._loops)]
 
@@ -149,20 +148,24 @@ class Retirement:
         if len(ends) == 1:
             return ends[0]
         rows = {row for end in ends for row in end}
-        return tuple(sorted(rows, key=lambda r: -int(self._slots.rank[r])))
+        return tuple(sorted(rows, key=self._newness, reverse=True))
+
+    def _newness(self, row: int) -> tuple[object, ...]:
+        record = self._slots.records[row]
+        return (*newness(record), record.tenant)
 
     def ground(self, row: int) -> str:
         """Why a row is retired, as a phrase for a drop."""
-        if row in self._named:
-            backwards = any(self._slots.against_dates(new, row) for new in self._named[row])
-            return "named in supersedes" + (", against the dates" if backwards else "")
+        named = self._named(row)
+        if len(named.new):
+            return "named in supersedes" + (", against the dates" if named.against.any() else "")
         if self._version_by[row] >= 0:
             return "a newer version exists"
-        return "; ".join(self._change(at) for at in self._slots.pairs_of[row] if self._fact_by[at] >= 0)
+        return "; ".join(self._change(at) for at in self._slots.pairs_of(row) if self._fact_by[at] >= 0)
 
     def _change(self, at: int) -> str:
         """What a fact was and is now; the value of a record that is gone itself stays unsaid."""
-        slot, by = self._slots.facts.slots[at], int(self._fact_by[at])
+        slot, by = self._slots.slot(at), int(self._fact_by[at])
         fact = (slot.subject, slot.attribute)
         now = (s.value for s in asserted(self._slots.records[by]) if (s.subject, s.attribute) == fact)
         named = f"{slot.subject}/{slot.attribute}"
@@ -175,15 +178,15 @@ class Retirement:
 
     def stale_slots(self, row: int) -> tuple[Slot, ...]:
         """The slots of a row that newer records reassert, whether or not the row is retired."""
-        positions = self._slots.pairs_of.get(row, ())
-        return tuple(self._slots.facts.slots[at] for at in positions if self._fact_by[at] >= 0)
+        positions = self._slots.pairs_of(row)
+        return tuple(self._slots.slot(at) for at in positions if self._fact_by[at] >= 0)
 
     def reasserted_by(self, row: int, subject: str, attribute: str) -> tuple[int, ...] | None:
         """The visible rows that hold a fact of this row now; `None` when this row holds it itself."""
         if self.mask[row]:
             return self.heads(row)
-        for at in self._slots.pairs_of.get(row, ()):
-            slot, by = self._slots.facts.slots[at], int(self._fact_by[at])
+        for at in self._slots.pairs_of(row):
+            slot, by = self._slots.slot(at), int(self._fact_by[at])
             if (slot.subject, slot.attribute) == (subject, attribute) and by >= 0:
                 return self.heads(by) if self.mask[by] else ((by,) if self._visible[by] else ())
         return None
@@ -192,21 +195,26 @@ class Retirement:
         """What a reader should know of a row: a rival by link, a loop, a link against the dates."""
         retired = (RETIRED,) if self.mask[row] else ()
         loop = (LOOP,) if row in self._loops else ()
-        return (*retired, *loop, *self._linked_flags.get(row, ()))
+        against = (AGAINST_DATES,) if row in self._against else ()
+        conflict = (CONFLICT,) if row in self._rivals else ()
+        return (*retired, *loop, *against, *conflict)
 
     @cached_property
-    def _linked_flags(self) -> dict[int, tuple[str, ...]]:
-        flags: dict[int, dict[str, None]] = defaultdict(dict)
-        for old, news in self._named.items():
-            for new in news:
-                if self._slots.against_dates(new, old):
-                    flags[new][AGAINST_DATES] = None
-            rivals = self.heads(old) if len(self.heirs(old)) > 1 else ()
+    def _against(self) -> frozenset[int]:
+        return frozenset(self._links.new[self._links.against].tolist())
+
+    @cached_property
+    def _rivals(self) -> frozenset[int]:
+        """The rows that replace one record together, by a link at least, and come from several sources."""
+        named, times = np.unique(self._links.old, return_counts=True)
+        several = (times > 1) | (self._version_by[named] >= 0) | self._by_facts[named]
+        rivals: set[int] = set()
+        for old in named[several].tolist():
+            heads = self.heads(old) if len(self.heirs(old)) > 1 else ()
             # The chunks of one document do not contradict each other.
-            if len({self._slots.records[row].source_id for row in rivals}) > 1:
-                for row in rivals:
-                    flags[row][CONFLICT] = None
-        return {row: tuple(names) for row, names in flags.items()}
+            if len({self._slots.records[row].source_id for row in heads}) > 1:
+                rivals.update(heads)
+        return frozenset(rivals)
 
 
 def _said(value: object) -> str:

@@ -1,46 +1,25 @@
-"""Assertions, versions and links of a snapshot: the facts from which retirement is decided.
-
-Newer is a total order: (`valid_from` or `created_at`, `created_at`, version in natural order, id).
-"""
+"""Assertions, versions and links of all rows: the facts from which retirement is decided."""
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxarith.index.columns import Mask
+from ctxarith.index.build import fact_digest
+from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.graph import looping
+from ctxarith.index.newness import UNDATED
+from ctxarith.index.segment import FactTable, Segment
+from ctxarith.index.stack import Stack
+from ctxarith.index.strings import spans
 from ctxarith.model import Record, Slot
-
-Rows = NDArray[np.int64]
 
 # The similarity that a guessed slot needs with the newer record before it retires.
 INFERRED_SIMILARITY = 0.85
-
-_UNDATED = datetime.min.replace(tzinfo=UTC)
-
-
-def newness(record: Record) -> tuple[datetime, datetime, tuple[tuple[int, int, str], ...], str]:
-    """The key by which one assertion is newer than another; insertion order plays no part."""
-    asserted_at = record.created_at or _UNDATED
-    return (record.valid_from or asserted_at, asserted_at, natural(record.version), record.id)
-
-
-def natural(version: str) -> tuple[tuple[int, int, str], ...]:
-    """Natural order: "v10" is newer than "v9".
-
-    >>> natural("v10") > natural("v9")
-    True
-    """
-    pieces = re.split(r"([0-9]+)", version)
-    return tuple((1, int(p), "") if p[0] in "0123456789" else (0, 0, p) for p in pieces if p)
 
 
 def asserted(record: Record) -> tuple[Slot, ...]:
@@ -50,114 +29,203 @@ def asserted(record: Record) -> tuple[Slot, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """(group, row) pairs sorted by group and newness: the newest of each group is one pass.
+    """Pairs of (group, row): each group one run of the table, from its oldest row to its newest.
 
-    A group is a fact (subject and attribute) or an id with several versions. `starts` are the
-    positions at which groups begin, `owner` numbers each pair's group.
+    Args:
+        table: the pairs; rows are numbered through all segments.
+        starts: where each group begins.
+        owner: the number of each pair's group.
     """
 
-    rows: Rows
-    owner: Rows
+    table: FactTable
     starts: Rows
-    slots: tuple[Slot, ...]
+    owner: Rows
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[object, int, Slot]], rank: Rows) -> Groups:
-        """Number the groups and sort the pairs."""
-        numbers: dict[object, int] = {}
-        known = [(numbers.setdefault(group, len(numbers)), row, slot) for group, row, slot in pairs]
-        known.sort(key=lambda pair: (pair[0], rank[pair[1]]))
-        owner = np.asarray([pair[0] for pair in known], np.int64)
-        return cls(
-            rows=np.asarray([pair[1] for pair in known], np.int64),
-            owner=owner,
-            starts=np.flatnonzero(np.diff(owner, prepend=-1)),
-            slots=tuple(pair[2] for pair in known),
-        )
+    def of(cls, table: FactTable) -> Groups:
+        """Number the groups of a table in which each is one run."""
+        group = table.group
+        begins = np.concatenate([[True], group[1:] != group[:-1]]) if len(group) else np.empty(0, np.bool_)
+        return cls(table, np.flatnonzero(begins), np.cumsum(begins) - 1)
 
-    def newest(self, active: Mask, rank: Rows, by_rank: Rows) -> Rows:
+    def newest(self, active: Mask) -> Rows:
         """For each pair the newest active row of its group if it is newer than the pair's own, else -1."""
-        if not len(self.rows):
-            return self.rows
-        best = np.maximum.reduceat(np.where(active, rank[self.rows], -1), self.starts)[self.owner]
-        return np.where(best > rank[self.rows], by_rank[best], -1)
+        if not len(self.owner):
+            return self.owner
+        places = np.arange(len(self.owner))
+        best = np.maximum.reduceat(np.where(active, places, -1), self.starts)[self.owner]
+        return np.where(best > places, self.table.row[best], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """(newer, older) rows: the newer names the older's id, or its source, in `supersedes`.
+
+    `against` says that the older is dated later than the one that names it; `older` that the one that
+    names is the older in the order of all records; `backwards` that the link decides against that
+    order between two that assert one fact, or against the dates.
+    """
+
+    new: Rows
+    old: Rows
+    against: Mask
+    older: Mask
+    backwards: Mask
+
+    def taken(self, chosen: Mask | slice) -> Links:
+        """Some of the links."""
+        return Links(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
 class Slots:
     """What the rows of one snapshot assert, which ids have versions, and who names whom."""
 
-    def __init__(
-        self,
-        records: Sequence[Record],
-        similarity: Callable[[int, int], float],
-        linked_to: Callable[[str, str], Sequence[int]],
-    ) -> None:
-        self.records = records
+    def __init__(self, stack: Stack, live: Mask, similarity: Callable[[int, int], float]) -> None:
+        self.records = stack
         self.similarity = similarity
-        self._linked_to = linked_to
-        self.by_rank = np.asarray(
-            sorted(range(len(records)), key=lambda row: (newness(records[row]), records[row].tenant)),
-            np.int64,
-        )
-        self.rank = np.empty(len(records), np.int64)
-        self.rank[self.by_rank] = np.arange(len(records))
-        self.facts = Groups.of(self._assertions(), self.rank)
-        self.versions = Groups.of(self._version_pairs(), self.rank)
+        self._live = live
 
     @cached_property
-    def guessed(self) -> Mask:
-        """Which of the assertions were inferred by a model."""
-        return np.fromiter((slot.inferred for slot in self.facts.slots), np.bool_, len(self.facts.slots))
+    def facts(self) -> Groups:
+        """The assertions of each fact."""
+        tables = [_moved(segment.facts, run.start) for segment, run in self.records.parts()]
+        return self._joined(tables, tables)
 
     @cached_property
-    def pairs_of(self) -> dict[int, list[int]]:
-        """The positions of a row's assertions in `facts`."""
-        positions: dict[int, list[int]] = defaultdict(list)
-        for position, row in enumerate(self.facts.rows.tolist()):
-            positions[row].append(position)
-        # In the record's own order, which does not depend on what else there is.
-        for row, own in positions.items():
-            own.sort(key=lambda position: self.records[row].slots.index(self.facts.slots[position]))
-        return positions
+    def versions(self) -> Groups:
+        """The rows of each id that has several."""
+        tables = [_moved(segment.versions, run.start) for segment, run in self.records.parts()]
+        whole = [_moved(_every_id(segment), run.start) for segment, run in self.records.parts()]
+        return self._joined(tables, whole)
+
+    def _joined(self, tables: Sequence[FactTable], whole: Sequence[FactTable]) -> Groups:
+        """One table of all segments: the largest as it is, but for the groups that others add to.
+
+        Args:
+            tables: the pairs of each segment that matter already there.
+            whole: the pairs of each segment that can matter together with others'; sorted by group.
+        """
+        if len(tables) < 2:
+            return Groups.of(_concatenated(tables))
+        base = max(range(len(tables)), key=lambda n: len(whole[n]))
+        rest = [table for n, table in enumerate(whole) if n != base]
+        touched = np.unique(np.concatenate([_NOTHING.group, *(table.group for table in rest)]))
+        affected = _concatenated([_of_groups(whole[base], touched), *rest])
+        affected = _taken(affected, self.records.by_newness(affected.row, affected.group))
+        if whole is not tables:
+            affected = _taken(affected, np.flatnonzero(_several(affected.group)))
+        left = np.ones(len(tables[base]), np.bool_)
+        left[_places(tables[base], touched)] = False
+        return Groups.of(_concatenated([_taken(tables[base], np.flatnonzero(left)), affected]))
+
+    def of_fact(self, tenant: str, subject: str, attribute: str) -> list[int]:
+        """The rows that assert one fact."""
+        group = np.frombuffer(fact_digest(tenant, subject, attribute), "S16")
+        rows: list[int] = self.facts.table.row[self.facts.table.group == group].tolist()
+        return rows
+
+    def slot(self, position: int) -> Slot:
+        """The assertion at a position of `facts`."""
+        table = self.facts.table
+        found: Slot = self.records[table.row[position]].slots[int(table.ordinal[position])]
+        return found
+
+    def pairs_of(self, row: int) -> list[int]:
+        """The positions of a row's assertions in `facts`, in the record's own order."""
+        order, rows = self._by_row
+        low, high = np.searchsorted(rows, [row, row + 1])
+        positions: list[int] = order[low:high].tolist()
+        return sorted(positions, key=lambda position: int(self.facts.table.ordinal[position]))
 
     @cached_property
-    def links(self) -> list[tuple[int, int]]:
-        """(newer, older) rows: the newer names the older's id, or its source, in `supersedes`."""
-        return [
-            (row, old)
-            for row, record in enumerate(self.records)
-            for named in record.supersedes
-            for old in self._linked_to(record.tenant, named)
-            if old != row
-        ]
+    def _by_row(self) -> tuple[Rows, Rows]:
+        order = np.argsort(self.facts.table.row, kind="stable")
+        return order, self.facts.table.row[order]
+
+    @cached_property
+    def links(self) -> Links:
+        """Who names whom; links to records that are not here are left out."""
+        pairs = [(segment.links, run.start) for segment, run in self.records.parts()]
+        naming = np.concatenate([_NO_ROWS, *(rows + first for (rows, _), first in pairs)])
+        targets = np.concatenate([_NOTHING.group, *(target for (_, target), _ in pairs)])
+        stands = self._live[naming]
+        naming, targets = naming[stands], targets[stands]
+        which, found = self._named(targets, "id")
+        known = np.zeros(len(targets), np.bool_)
+        known[which] = True
+        others = np.flatnonzero(~known)
+        which_source, by_source = self._named(targets[others], "source")
+        new = naming[np.concatenate([which, others[which_source]])]
+        old = np.concatenate([found, by_source])
+        order = np.lexsort((new, old))
+        new, old = new[order], old[order]
+        apart = new != old
+        return self._judged(new[apart], old[apart])
+
+    def _named(self, targets: NDArray[np.bytes_], by: str) -> tuple[Rows, Rows]:
+        which, rows = self.records.named(targets, by)
+        stands = self._live[rows]
+        return which[stands], rows[stands]
+
+    def _judged(self, new: Rows, old: Rows) -> Links:
+        start = self.records.row("start")
+        against = (start[old] > start[new]) & (start[new] != UNDATED)
+        older = self.records.older(new, old)
+        backwards = against.copy()
+        for n in np.flatnonzero(older & ~against).tolist():
+            backwards[n] = self.rivals(int(new[n]), int(old[n]))
+        return Links(new, old, against, older, backwards)
 
     @cached_property
     def has_link_loops(self) -> bool:
         """Whether any loop of links was met on disk; no subset of the links has one otherwise."""
-        return bool(looping(self.links))
+        links = self.links
+        # A loop cannot go from newer to older all the way round.
+        pairs = zip(links.new.tolist(), links.old.tolist(), strict=True)
+        return bool(links.older.any()) and bool(looping(pairs))
 
     def rivals(self, one: int, other: int) -> bool:
         """Whether two rows assert the same fact."""
         first, second = ({(s.subject, s.attribute) for s in asserted(self.records[r])} for r in (one, other))
         return not first.isdisjoint(second)
 
-    def against_dates(self, new: int, old: int) -> bool:
-        """Whether a link names a record that is dated later than the one that names it."""
-        first, second = self.records[old], self.records[new]
-        start, end = first.valid_from or first.created_at, second.valid_from or second.created_at
-        return start is not None and end is not None and start > end
 
-    def _assertions(self) -> Iterable[tuple[object, int, Slot]]:
-        for row, record in enumerate(self.records):
-            # A fact asserted twice by one record is declared if either says so.
-            declared_last = sorted(asserted(record), key=lambda slot: not slot.inferred)
-            for slot in {(slot.subject, slot.attribute): slot for slot in declared_last}.values():
-                yield (record.tenant, slot.subject, slot.attribute), row, slot
+_NO_ROWS: Rows = np.empty(0, np.int64)
+_NOTHING = FactTable(np.empty(0, "S16"), _NO_ROWS, np.empty(0, np.int32), np.empty(0, np.bool_))
 
-    def _version_pairs(self) -> Iterable[tuple[object, int, Slot]]:
-        version = Slot(None, "version")
-        by_id: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for row, record in enumerate(self.records):
-            by_id[(record.tenant, record.id)].append(row)
-        several = ((key, rows) for key, rows in by_id.items() if len(rows) > 1)
-        return ((key, row, version) for key, rows in several for row in rows)
+
+def _every_id(segment: Segment) -> FactTable:
+    group = segment.arrays["id.digest"]
+    zero = np.zeros(len(group), np.int32)
+    return FactTable(group, segment.arrays["id.row"].astype(np.int64), zero, zero.astype(np.bool_))
+
+
+def _moved(table: FactTable, first: int) -> FactTable:
+    return FactTable(table.group, table.row + first, table.ordinal, table.inferred)
+
+
+def _taken(table: FactTable, chosen: Rows) -> FactTable:
+    return FactTable(table.group[chosen], table.row[chosen], table.ordinal[chosen], table.inferred[chosen])
+
+
+def _concatenated(tables: Sequence[FactTable]) -> FactTable:
+    columns = ([getattr(table, name) for table in (_NOTHING, *tables)] for name in FactTable.__slots__)
+    return FactTable(*map(np.concatenate, columns))
+
+
+def _places(table: FactTable, groups: NDArray[np.bytes_]) -> Rows:
+    """Where the pairs of some groups stand in a table that is sorted by group."""
+    low = np.searchsorted(table.group, groups, side="left")
+    return spans(low, np.searchsorted(table.group, groups, side="right") - low)
+
+
+def _of_groups(table: FactTable, groups: NDArray[np.bytes_]) -> FactTable:
+    return _taken(table, _places(table, groups))
+
+
+def _several(group: NDArray[np.bytes_]) -> Mask:
+    same = group[1:] == group[:-1]
+    several = np.zeros(len(group), np.bool_)
+    several[1:] |= same
+    several[:-1] |= same
+    return several

@@ -2,52 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ctxarith.index.analysis import Analyzer
-from ctxarith.index.columns import Columns
-from ctxarith.index.dense import Dense, unit
-from ctxarith.index.lexical import CodedTerms, Lexical, Vocabulary
+from ctxarith.index.arrange import Arrays
+from ctxarith.index.build import segment_arrays
+from ctxarith.index.columns import Mask, Rows
+from ctxarith.index.dense import Dense
+from ctxarith.index.filters import Filters
+from ctxarith.index.lexical import Lexical
+from ctxarith.index.segment import Segment, digests
 from ctxarith.index.slots import Slots
-from ctxarith.instant import EPOCH
+from ctxarith.index.stack import Stack
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey, Vector
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A row as the index keeps it: record, unit vector, terms."""
-
-    record: Record
-    unit: Vector
-    terms: CodedTerms
-
-
 class Indexer:
-    """Turns rows into entries: the part of indexing that is done once for each row."""
+    """Turns rows into segments: the part of indexing that is done once for each row."""
 
-    def __init__(self, analyzer: Analyzer, searchable: Sequence[str]) -> None:
-        self.analyzer = analyzer
-        self._searchable = tuple(searchable)
-        self._vocabulary = Vocabulary()
+    analyzer: Analyzer
+    searchable: tuple[str, ...] = ()
 
     def passage(self, record: Record) -> str:
         """The text that is embedded, indexed and shown: searchable metadata, then the body."""
-        return passage(record, self._searchable)
+        return passage(record, self.searchable)
 
-    def entry(self, row: Row) -> Entry:
-        """Analyse and normalise one row."""
-        terms = self._vocabulary.coded(self.analyzer.terms(self.passage(row.record)))
-        return Entry(row.record, unit(row.vector[None, :])[0], terms)
-
-    def lexical(self, entries: Sequence[Entry]) -> Lexical:
-        """Postings over entries of this indexer."""
-        return Lexical([entry.terms for entry in entries], self._vocabulary)
+    def arrays(self, rows: Sequence[Row]) -> Arrays:
+        """Analyse rows and lay them out."""
+        return segment_arrays(rows, [self.analyzer.terms(self.passage(row.record)) for row in rows])
 
 
 def passage(record: Record, searchable: Sequence[str]) -> str:
@@ -56,138 +46,173 @@ def passage(record: Record, searchable: Sequence[str]) -> str:
     return "\n".join([*titles, record.text])
 
 
+@dataclass(frozen=True)
 class Snapshot:
-    """Rows with their columns, vectors, postings and slots; each is built when first needed."""
+    """Segments with what is dead in them, and the watermarks of the data that they hold.
 
-    def __init__(self, entries: dict[RowKey, Entry], indexer: Indexer) -> None:
-        self._entries = entries
-        self._indexer = indexer
+    Rows are numbered through all segments. A row is *live* when it is its key's present content: not
+    removed or replaced, and not a revision, which is kept for the history of a record alone.
+
+    Args:
+        indexer: how texts become terms.
+        segments: the data.
+        dead: rows of each segment, by its name, that were removed or replaced.
+        watermarks: the number of the last write of each tenant.
+    """
+
+    indexer: Indexer
+    segments: tuple[Segment, ...] = ()
+    dead: Mapping[str, Rows] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return int(self.live.sum())
 
     @property
     def dimension(self) -> int | None:
         """The length of a vector; `None` while there is none."""
-        entry = next(iter(self._entries.values()), None)
-        return None if entry is None else len(entry.unit)
+        return self.dense.dimension or None
 
     @cached_property
-    def _ordered(self) -> list[Entry]:
-        # By key, so that nothing depends on the order of insertion.
-        return [self._entries[key] for key in sorted(self._entries)]
-
-    @cached_property
-    def records(self) -> list[Record]:
+    def records(self) -> Stack:
         """The record of each row."""
-        return [entry.record for entry in self._ordered]
+        return Stack(self.segments)
 
     @cached_property
-    def columns(self) -> Columns:
+    def staying(self) -> Mask:
+        """Rows that were not removed or replaced; revisions are among them."""
+        mask = np.ones(len(self.records), np.bool_)
+        for segment, run in self.records.parts():
+            mask[run][self.dead.get(segment.name, _NONE)] = False
+        return mask
+
+    @cached_property
+    def live(self) -> Mask:
+        """Rows that a query may find."""
+        live: Mask = self.staying & (self.records.row("revision") == 0)
+        return live
+
+    @cached_property
+    def columns(self) -> Filters:
         """Filters."""
-        return Columns(self.records)
+        return Filters(self.records, self.live)
 
     @cached_property
     def dense(self) -> Dense:
         """Vectors."""
-        vectors = [entry.unit for entry in self._ordered]
-        return Dense(np.stack(vectors) if vectors else np.empty((0, 1), np.float32))
+        return Dense(self.records)
 
     @cached_property
     def lexical(self) -> Lexical:
         """Postings."""
-        return self._indexer.lexical(self._ordered)
+        return Lexical(self.records)
 
     @cached_property
     def slots(self) -> Slots:
         """Supersession."""
-        return Slots(self.records, self.dense.similarity, self.linked_to)
+        return Slots(self.records, self.live, self.dense.similarity)
 
     @property
     def analyzer(self) -> Analyzer:
         """The analyzer that made the terms; queries must use the same."""
-        return self._indexer.analyzer
+        return self.indexer.analyzer
 
-    @cached_property
+    @property
     def token_counts(self) -> NDArray[np.int64]:
         """Tokens of each row's passage."""
-        return np.fromiter((r.token_count or 0 for r in self.records), np.int64, len(self.records))
+        return self.records.row("tokens")
 
-    @cached_property
+    @property
     def dates(self) -> NDArray[np.float64]:
         """The ranking date of each row in epoch seconds, minus infinity without one."""
-        dated = (record.dated for record in self.records)
-        seconds = (-np.inf if d is None else (d - EPOCH).total_seconds() for d in dated)
-        return np.fromiter(seconds, np.float64, len(self.records))
+        return self.records.row("dated")
 
-    @cached_property
+    @property
     def entities_per_token(self) -> NDArray[np.float64]:
         """What density is computed from."""
-        counts = ((r.entity_count or 0) / max(r.token_count or 0, 1) for r in self.records)
-        return np.fromiter(counts, np.float64, len(self.records))
+        return self.records.row("per_token")
 
     @cached_property
     def tenants(self) -> frozenset[str]:
-        """Every tenant that has a row."""
-        return frozenset(key.tenant for key in self._entries)
+        """Every tenant that has a live row."""
+        found: set[Any] = set()
+        for segment, run in self.records.parts():
+            column = segment.column("tenant")
+            if column is not None:
+                used = set(np.unique(column.codes[self.live[run]]).tolist())
+                found.update(value for code, (_, value) in column.values() if code in used)
+        return frozenset(found)
 
     def passage(self, record: Record) -> str:
         """The text of a record as it is indexed and shown."""
-        return self._indexer.passage(record)
-
-    def get(self, key: RowKey) -> Entry | None:
-        """The entry of a key."""
-        return self._entries.get(key)
+        return self.indexer.passage(record)
 
     def vector(self, row: int) -> Vector:
         """The unit vector of a row."""
-        return self._ordered[row].unit
+        return self.dense.vector(row)
 
-    @cached_property
-    def linked(self) -> list[Record]:
-        """The records that name others in `supersedes`."""
-        return [record for record in self.records if record.supersedes]
+    def stored(self, row: int) -> Row:
+        """A row as the store has it."""
+        segment, at = self.records.place(row)
+        return segment.stored(at)
 
     def named(self, tenant: str, record_id: str) -> list[int]:
-        """The rows of an id, all versions."""
-        return self._by_id.get((tenant, record_id), [])
+        """The live rows of an id, all versions, in the order of their keys."""
+        return self._found((tenant, record_id), "id", self.live)
+
+    def of_source(self, tenant: str, source_id: str) -> list[int]:
+        """The live rows of a source's chunks, all versions, in the order of their keys."""
+        return self._found((tenant, source_id), "source", self.live)
 
     def linked_to(self, tenant: str, name: str) -> list[int]:
         """The rows that a link names: those of an id, or else the chunks of a source."""
         return self.named(tenant, name) or self.of_source(tenant, name)
 
-    def of_source(self, tenant: str, source_id: str) -> list[int]:
-        """The rows of a source's chunks, all versions."""
-        return self._by_source.get((tenant, source_id), [])
+    def kept(self, tenant: str, record_id: str) -> list[int]:
+        """The rows of an id, its revisions too."""
+        return self._found((tenant, record_id), "id", self.staying)
 
-    @cached_property
-    def _by_source(self) -> dict[tuple[str, str], list[int]]:
-        rows: dict[tuple[str, str], list[int]] = {}
-        for row, record in enumerate(self.records):
-            rows.setdefault((record.tenant, record.source_id), []).append(row)
-        return rows
+    def rows_of(self, keys: Sequence[RowKey]) -> dict[RowKey, int]:
+        """The live rows of those keys that are here."""
+        which, rows = self.records.named(digests((key.tenant, key.id) for key in keys), "id")
+        stands = self.live[rows]
+        pairs = zip(which[stands].tolist(), rows[stands].tolist(), strict=True)
+        return {keys[n]: row for n, row in pairs if self.records[row].version == keys[n].version}
 
-    @cached_property
-    def _by_id(self) -> dict[tuple[str, str], list[int]]:
-        rows: dict[tuple[str, str], list[int]] = {}
-        for row, record in enumerate(self.records):
-            rows.setdefault((record.tenant, record.id), []).append(row)
-        return rows
+    def changed(
+        self, added: Segment | None, dead: Mapping[str, Rows], watermarks: Mapping[str, int]
+    ) -> Snapshot:
+        """A new snapshot with a segment put in and rows taken out; this one stays as it is."""
+        known = {name: np.union1d(self.dead.get(name, _NONE), rows) for name, rows in dead.items()}
+        return Snapshot(
+            self.indexer,
+            (*self.segments, *([added] if added is not None else [])),
+            {**self.dead, **known},
+            {**self.watermarks, **watermarks},
+        )
 
-    def replaced(self, rows: Iterable[Row]) -> Snapshot:
-        """A new snapshot of exactly these rows; what is unchanged is not analysed again."""
-        entries = {}
-        for row in rows:
-            known = self._entries.get(row.key)
-            same = known is not None and known.record.content_hash == row.record.content_hash
-            entries[row.key] = known if known is not None and same else self._indexer.entry(row)
-        return Snapshot(entries, self._indexer)
+    def without(self, names: Collection[str]) -> Snapshot:
+        """The snapshot without some segments, whose rows stand elsewhere now."""
+        if not names:
+            return self
+        left = tuple(segment for segment in self.segments if segment.name not in names)
+        dead = {name: rows for name, rows in self.dead.items() if name not in names}
+        return Snapshot(self.indexer, left, dead, self.watermarks)
 
-    def changed(self, written: Iterable[Row], removed: Iterable[RowKey]) -> Snapshot:
-        """A new snapshot with rows put in and taken out; this one stays as it is."""
-        entries = dict(self._entries)
-        for key in removed:
-            entries.pop(key, None)
-        for row in written:
-            entries[row.key] = self._indexer.entry(row)
-        return Snapshot(entries, self._indexer)
+    def parted(self, rows: Iterable[int]) -> dict[str, Rows]:
+        """Row numbers by the name of their segment, numbered as there."""
+        chosen = np.asarray(sorted(rows), np.int64)
+        part = self.records.part_of(chosen)
+        return {
+            segment.name: chosen[part == number] - run.start
+            for number, (segment, run) in enumerate(self.records.parts())
+            if (part == number).any()
+        }
+
+    def _found(self, name: tuple[str, str], by: str, among: Mask) -> list[int]:
+        _, rows = self.records.named(digests([name]), by)
+        rows = rows[among[rows]]
+        return rows[np.argsort(self.records.by_key(rows), kind="stable")].tolist() if len(rows) else []
+
+
+_NONE: Rows = np.empty(0, np.int64)

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
-import numpy as np
-
-from ctxarith.errors import EmbeddingError, RecordError, StoreError
-from ctxarith.fields import Field
-from ctxarith.index.graph import looping
+from ctxarith.errors import StoreError
+from ctxarith.index.columns import Rows
+from ctxarith.index.segment import Segment
 from ctxarith.index.snapshot import Snapshot
+from ctxarith.index.strings import Arrays
+from ctxarith.ingest.compaction import Merger, absorbed
+from ctxarith.ingest.links import checked_links
+from ctxarith.ingest.vectors import Embed, Given, Staging
 from ctxarith.model import Record
-from ctxarith.ports import Journal, Lock, Row, RowKey, Store, Vector
-from ctxarith.predicate import And
+from ctxarith.ports import Journal, Lock, Row, RowKey, Store, Vector, Written
 
-Embed = Callable[[Sequence[str]], Iterable[Sequence[Vector]]]
+T = TypeVar("T")
+
+
+class Segments(Protocol):
+    """Where segments are kept: in files, or in memory."""
+
+    def write(self, arrays: Arrays) -> Segment:
+        """Keep a new segment."""
+        ...
+
+    def open(self, name: str) -> Segment:
+        """A segment that was written before."""
+        ...
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Let go of some."""
+        ...
+
+    def sweep(self, keep: Iterable[str]) -> None:
+        """Let go of all others."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,39 +51,39 @@ class Added:
     dangling: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A write: rows to put, keys to take out, what the store holds of both now, and how the feed tells it.
+
+    Args:
+        rows: to insert or replace.
+        leaving: keys to remove.
+        before: the rows as they are now, to take the write back.
+        dead: the numbers of the index's rows that the write replaces or removes.
+        told: for each record that changes, its key and what it was.
+    """
+
+    rows: Sequence[Row] = ()
+    leaving: Sequence[RowKey] = ()
+    before: Sequence[Row] = ()
+    dead: Sequence[int] = ()
+    told: Sequence[tuple[RowKey, Record | None]] = ()
+
+
 class Writer:
     """The one writer of a corpus; its caller holds the lock.
 
-    A write is first described in the journal (how to take it back), then done in the store, then
-    settled. If the store fails, or the process dies in between, the description is used to put the
-    store back as it was: so a batch is seen whole or not at all.
+    A write is first described in the journal (how to take it back), then done in the store, then laid
+    out as a segment, then settled: one transaction of the journal makes it visible. If anything fails
+    or the process dies before that, the description is used to put the store back as it was.
     """
 
-    def __init__(self, store: Store, journal: Journal, lock: Lock) -> None:
+    def __init__(self, store: Store, journal: Journal, lock: Lock, segments: Segments) -> None:
         self._store = store
         self._journal = journal
         self._lock = lock
-        self._staged: dict[str, Vector] = {}
-        self._revisions: dict[RowKey, int] = {}
-
-    def opening_rows(self) -> list[Row]:
-        """The current rows of the store, without what is half-way.
-
-        What a dead process left half-way is taken back. What a living one is writing just now is left
-        to it, and read as it was before.
-        """
-        keys, before = self._journal.pending()
-        in_flight: set[RowKey] = set()
-        if keys and self._lock.take():
-            # The lock is kept from here on: the store is open for writing.
-            self.recover()
-        elif keys:
-            in_flight = set(keys)
-        rows = [row for row in self._store.rows() if row.key not in in_flight]
-        for row in rows:
-            if row.revision:
-                self._note_revision(row.key)
-        return [row for row in (*rows, *(before if in_flight else ())) if row.revision == 0]
+        self._segments = segments
+        self._staging = Staging()
 
     def recover(self) -> None:
         """Take the lock, and undo a write that was begun and never settled.
@@ -97,16 +118,26 @@ class Writer:
             StoreError: the store failed; nothing is visible, and the vectors are kept for a retry.
         """
         self.recover()
-        changed = [(r, v) for r, v in zip(records, given, strict=True) if not _same(r, snapshot)]
-        dangling = _checked_links([record for record, _ in changed], snapshot)
-        vectors, embedded = self._vectors(changed, snapshot, embed)
+        keys = [RowKey(*record.key) for record in records]
+        known = snapshot.rows_of(keys)
+        changed: list[Given] = [
+            (record, vector)
+            for record, key, vector in zip(records, keys, given, strict=True)
+            if key not in known or snapshot.records[known[key]].content_hash != record.content_hash
+        ]
+        dangling = checked_links([record for record, _ in changed], snapshot)
+        vectors, embedded = self._staging.vectors(changed, snapshot, embed)
         fresh = [Row(record, vector) for (record, _), vector in zip(changed, vectors, strict=True)]
-        replaced = [old for row in fresh if (old := _stored(row.key, snapshot)) is not None]
-        revisions = [self._as_revision(row) for row in replaced]
-        self._put([*revisions, *fresh], replaced)
-        for row in revisions:
-            self._note_revision(row.key)
-        self._staged.clear()
+        replaced = {row.key: known[row.key] for row in fresh if row.key in known}
+        before = {key: snapshot.stored(row) for key, row in replaced.items()}
+        change = Change(
+            rows=[*(_as_revision(row, snapshot) for row in before.values()), *fresh],
+            before=list(before.values()),
+            dead=list(replaced.values()),
+            told=[(row.key, before[row.key].record if row.key in before else None) for row in fresh],
+        )
+        after = self.write(change, snapshot)
+        self._staging.clear()
         report = Added(
             added=len(fresh) - len(replaced),
             corrected=len(replaced),
@@ -114,128 +145,87 @@ class Writer:
             embedded=embedded,
             dangling=dangling,
         )
-        return report, snapshot.changed(fresh, ())
+        return report, after
 
     def replace(self, rows: Sequence[Row], snapshot: Snapshot) -> Snapshot:
         """Write changed rows over their keys, without keeping a revision (a fact that ends)."""
         self.recover()
-        before = [old for row in rows if (old := _stored(row.key, snapshot)) is not None]
-        self._put(rows, before)
-        return snapshot.changed(rows, ())
+        known = snapshot.rows_of([row.key for row in rows])
+        before = [snapshot.stored(row) for row in known.values()]
+        told = [(row.key, row.record) for row in before]
+        return self.write(Change(rows, (), before, list(known.values()), told), snapshot)
 
     def remove(self, tenant: str, ids: Iterable[str], snapshot: Snapshot) -> Snapshot:
         """Remove every version and revision of the ids."""
         self.recover()
-        rows = [row for rid in dict.fromkeys(ids) for row in self.all_rows(tenant, rid, snapshot)]
-        keys = [row.key for row in rows]
-        self._journal.intend(keys, rows)
-        self._apply(lambda: self._store.remove(keys), [])
-        for key in keys:
-            self._revisions.pop(_current(key), None)
-        return snapshot.changed((), keys)
+        leaving = [row for rid in dict.fromkeys(ids) for row in snapshot.kept(tenant, rid)]
+        rows = [snapshot.stored(row) for row in leaving]
+        told = [(row.key, row.record) for row in rows if row.revision == 0]
+        return self.write(Change((), [row.key for row in rows], rows, leaving, told), snapshot)
 
     def forget_staged(self) -> None:
         """Let go of vectors kept for a retry that can never succeed."""
-        self._staged.clear()
+        self._staging.clear()
 
-    def scrub(self) -> None:
-        """Leave no trace of removed rows in any file."""
+    def scrub(self, snapshot: Snapshot) -> None:
+        """Leave no trace of removed rows in any file of the store and the journal."""
         self.recover()
-        self._staged.clear()
+        self._staging.clear()
         try:
             self._store.scrub()
-            self._journal.scrub()
+            self._journal.scrub(lambda tenant, rid: not snapshot.kept(tenant, rid))
         except Exception as error:
             message = f"the records are deleted and their traces are not yet removed, purge again: {error}"
             raise StoreError(message) from error
 
-    def all_rows(self, tenant: str, record_id: str, snapshot: Snapshot) -> list[Row]:
-        """The rows of an id: the current ones from the index, corrected ones from the store."""
-        keys = [RowKey(*snapshot.records[row].key) for row in snapshot.named(tenant, record_id)]
-        rows = [old for key in keys if (old := _stored(key, snapshot)) is not None]
-        if any(key in self._revisions for key in keys):
-            same = And.of(Field("tenant") == tenant, Field("id") == record_id)
-            stored = self._store.select(same)
-            # Not yet noted: the revision of a correction that is under way in another thread.
-            rows += [row for row in stored if 0 < row.revision <= self._revisions.get(_current(row.key), 0)]
-        return rows
+    def write(self, change: Change, snapshot: Snapshot) -> Snapshot:
+        """Do a write whole, or take it back."""
+        if not change.rows and not change.leaving:
+            return snapshot
+        self._journal.intend([*(row.key for row in change.rows), *change.leaving], change.before)
+        parted = snapshot.parted(change.dead)
+        staged = [row.record.id for row in change.rows]
+        small = absorbed(snapshot, len(change.rows)) if change.rows else []
+        dead = snapshot.changed(None, parted, {}).dead
+        segment = self._guarded(lambda: self._applied(change, snapshot, small, dead), staged)
+        merged = {one.name for one in small}
+        written = Written(
+            added=[] if segment is None else [segment.name],
+            dropped=sorted(merged),
+            dead={name: rows.tolist() for name, rows in parted.items() if name not in merged},
+            changed=change.told,
+            holds=bool(change.rows) or len(snapshot) > int(snapshot.live[list(change.dead)].sum()),
+        )
+        watermarks = self._guarded(lambda: self._journal.settle(written), staged)
+        self._segments.drop(merged)
+        return snapshot.without(merged).changed(
+            segment, {name: rows for name, rows in parted.items() if name not in merged}, watermarks
+        )
 
-    def _put(self, rows: Sequence[Row], before: Sequence[Row]) -> None:
-        if rows:
-            self._journal.intend([row.key for row in rows], before)
-            self._apply(lambda: self._store.write(rows), [row.record.id for row in rows])
+    def _applied(
+        self, change: Change, snapshot: Snapshot, small: Sequence[Segment], dead: Mapping[str, Rows]
+    ) -> Segment | None:
+        if change.leaving:
+            self._store.remove(change.leaving)
+        if not change.rows:
+            return None
+        self._store.write(change.rows)
+        arrays = snapshot.indexer.arrays(change.rows)
+        if small:
+            arrays = Merger.of([*small, Segment(arrays)], dead).arrays
+        return self._segments.write(arrays)
 
-    def _apply(self, change: Callable[[], None], staged: Sequence[str]) -> None:
+    def _guarded(self, action: Callable[[], T], staged: Sequence[str]) -> T:
         try:
-            change()
+            return action()
         except Exception as error:
             self.recover()
             message = f"{self._store.name} failed and the batch was taken back whole: {error}"
             raise StoreError(message, staged=staged) from error
-        self._journal.settle()
-
-    def _vectors(
-        self, changed: Sequence[tuple[Record, Vector | None]], snapshot: Snapshot, embed: Embed
-    ) -> tuple[list[Vector], int]:
-        """A vector for each record: given, known from the same text, staged before, or embedded now."""
-        texts = [snapshot.passage(record) for record, _ in changed]
-        known = {_digest(t): v for (_, v), t in zip(changed, texts, strict=True) if v is not None}
-        for (record, _), text in zip(changed, texts, strict=True):
-            for row in snapshot.named(record.tenant, record.id):
-                if snapshot.passage(snapshot.records[row]) == text:
-                    known.setdefault(_digest(text), snapshot.vector(row))
-        missing = {d: t for t in texts if (d := _digest(t)) not in known and d not in self._staged}
-        digests = iter(missing)
-        try:
-            for batch in embed(list(missing.values())):
-                # Kept batch by batch, so that a failure further on costs only what is still missing.
-                self._staged.update((digest, vector) for vector, digest in zip(batch, digests, strict=False))
-        except EmbeddingError as error:
-            staged = [r.id for (r, _), t in zip(changed, texts, strict=True) if _digest(t) in self._staged]
-            raise EmbeddingError(str(error), staged=staged) from error
-        found = {**self._staged, **known}
-        own = [v for _, v in changed]
-        return [found[_digest(t)] if v is None else v for v, t in zip(own, texts, strict=True)], len(missing)
-
-    def _as_revision(self, row: Row) -> Row:
-        return Row(row.record, row.vector, self._revisions.get(row.key, 0) + 1)
-
-    def _note_revision(self, key: RowKey) -> None:
-        current = _current(key)
-        self._revisions[current] = max(self._revisions.get(current, 0), key.revision)
 
 
-def _current(key: RowKey) -> RowKey:
-    return RowKey(key.tenant, key.id, key.version)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _same(record: Record, snapshot: Snapshot) -> bool:
-    known = snapshot.get(RowKey(*record.key))
-    return known is not None and known.record.content_hash == record.content_hash
-
-
-def _stored(key: RowKey, snapshot: Snapshot) -> Row | None:
-    entry = snapshot.get(_current(key))
-    return None if entry is None else Row(entry.record, np.array(entry.unit))
-
-
-def _checked_links(records: Sequence[Record], snapshot: Snapshot) -> tuple[str, ...]:
-    """Refuse links that close a loop; return the ids that they name and nobody holds."""
-    if not any(record.supersedes for record in records):
-        return ()
-    coming = {record.key for record in records}
-    standing = (record for record in snapshot.linked if record.key not in coming)
-    edges = [((r.tenant, r.id), (r.tenant, old)) for r in (*standing, *records) for old in r.supersedes]
-    loops = looping(edges)
-    for record in records:
-        if (record.tenant, record.id) in loops:
-            members = sorted(rid for tenant, rid in loops if tenant == record.tenant)
-            rule = f"would close a loop of records that replace each other: {', '.join(members)}"
-            raise RecordError(record.id, "supersedes", record.supersedes, rule)
-    ids = {(record.tenant, record.id) for record in records}
-    named = {(r.tenant, old) for r in records for old in r.supersedes}
-    return tuple(sorted(old for tenant, old in named - ids if not snapshot.linked_to(tenant, old)))
+def _as_revision(row: Row, snapshot: Snapshot) -> Row:
+    """The row as the next numbered revision of its key."""
+    kept = snapshot.kept(row.record.tenant, row.record.id)
+    same = (at for at in kept if snapshot.records[at].version == row.record.version)
+    return replace(row, revision=1 + max(int(snapshot.records.row("revision")[at]) for at in same))

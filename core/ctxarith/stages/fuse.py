@@ -14,7 +14,8 @@ import numpy as np
 from ctxarith.algebra import Kept, Moment, Stage
 from ctxarith.errors import ArgumentError
 from ctxarith.evidence import Hit
-from ctxarith.index.dense import Rows, Scores
+from ctxarith.index.columns import Rows
+from ctxarith.index.dense import Scores
 from ctxarith.stages.pool import Left, Pool
 
 K = 60

@@ -9,8 +9,8 @@ from typing import overload
 import numpy as np
 
 from ctxarith.evidence import Drop, Found, Hit
-from ctxarith.index.columns import Mask
-from ctxarith.index.dense import Rows, Scores
+from ctxarith.index.columns import Mask, Rows
+from ctxarith.index.dense import Scores
 from ctxarith.instant import EPOCH
 
 

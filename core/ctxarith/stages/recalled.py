@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxarith.evidence import Found, Hit
-from ctxarith.index.columns import Mask
-from ctxarith.index.dense import Rows
+from ctxarith.index.columns import Mask, Rows
 from ctxarith.scene import Scene
 from ctxarith.stages.pool import Pool, Ranks, Table
 from ctxarith.stages.retrieve import Query, Ranking
@@ -19,8 +18,12 @@ from ctxarith.stages.supersede import Succession
 def pooled(scene: Scene, rankings: Mapping[str, Ranking], query: Query, succession: Succession) -> Pool:
     """A pool over the rows of all rankings; a single ranking is an order already."""
     snapshot = scene.snapshot
-    rows = np.unique(np.concatenate([ranking.rows for ranking in rankings.values()]))
-    at = {name: np.searchsorted(rows, ranking.rows) for name, ranking in rankings.items()}
+    numbers = np.unique(np.concatenate([ranking.rows for ranking in rankings.values()]))
+    # In the order of keys, which does not depend on how the index is cut into segments.
+    order = np.argsort(snapshot.records.by_key(numbers))
+    rows = numbers[order]
+    place = np.argsort(order)
+    at = {name: place[np.searchsorted(numbers, ranking.rows)] for name, ranking in rankings.items()}
     found = {name: _spread(ranking, at[name], len(rows)) for name, ranking in rankings.items()}
     tier = _tiers(rows, query.named, succession)
     table = Table(
@@ -52,11 +55,8 @@ def _spread(ranking: Ranking, at: Rows, size: int) -> Ranks:
 
 def _tiers(rows: Rows, named: Mask, succession: Succession) -> Rows:
     """1 for a row that holds a named identifier, or took the place of one that does."""
-    tier = named[rows].astype(np.int64)
-    for head, replaced in succession.replaces.items():
-        if any(named[old] for old in replaced):
-            tier[np.searchsorted(rows, head)] = 1
-    return tier
+    heads = [head for head, replaced in succession.replaces.items() if any(named[old] for old in replaced)]
+    return (named[rows] | np.isin(rows, heads)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

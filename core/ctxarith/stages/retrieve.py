@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ctxarith.algebra import Arm
 from ctxarith.evidence import LEXICAL, SEMANTIC
-from ctxarith.index.columns import Mask
-from ctxarith.index.dense import Rows, Scores
+from ctxarith.index.columns import Mask, Rows
+from ctxarith.index.dense import Scores
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.ports import Vector
 
@@ -73,11 +73,22 @@ def recall(arm: Arm, query: Query, snapshot: Snapshot, *, target: Mask, retired:
     """
     source = {SEMANTIC: _by_meaning, LEXICAL: _by_words}[arm.source]
     rows, scores, shares = source(arm, query, snapshot, target, ~retired)
-    order = np.lexsort((rows, -snapshot.dates[rows], -scores))
+    reaching = _within(scores, ~retired[rows], arm.depth)
+    rows, scores, shares = rows[reaching], scores[reaching], shares[reaching]
+    order = np.lexsort((snapshot.records.by_key(rows), -snapshot.dates[rows], -scores))
     counted = np.cumsum(~retired[rows[order]])
     # Everything above the last counted row within the depth, and retired rows in between.
     order = order[: int(np.searchsorted(counted, arm.depth, side="right"))]
     return Ranking(rows[order], scores[order], shares[order], np.full(len(order), -1))
+
+
+def _within(scores: Scores, counted: Mask, depth: int) -> Mask:
+    """Everything that scores no less than the last counted row within the depth."""
+    competing = scores[counted]
+    if len(competing) <= depth:
+        return np.ones(len(scores), np.bool_)
+    last = np.partition(competing, len(competing) - depth)[len(competing) - depth]
+    return np.asarray(scores >= last, np.bool_)
 
 
 def _by_meaning(

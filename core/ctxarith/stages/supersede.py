@@ -10,8 +10,7 @@ import numpy as np
 from ctxarith.algebra import Kept, Moment, Stage
 from ctxarith.errors import ArgumentError
 from ctxarith.evidence import Drop, Hit
-from ctxarith.index.columns import Mask
-from ctxarith.index.dense import Rows
+from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.retirement import Retirement
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.stages.order import newest_first

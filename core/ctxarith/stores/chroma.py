@@ -16,10 +16,10 @@ from urllib.parse import quote
 import numpy as np
 
 from ctxarith.errors import CtxArithError, StoreError
+from ctxarith.flat import flatten, restore
 from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import Predicate
 from ctxarith.stores.chroma_where import compiles_exactly, narrowing
-from ctxarith.stores.flat import flatten, restore
 from ctxarith.stores.hnsw import clear_unused, is_whole, stamp
 from ctxarith.stores.mirror import Mirror
 
@@ -85,6 +85,10 @@ class ChromaStore:
                 collection.delete(ids=known)
         self._mirror.drop(ids)
         self._tidy()
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self._mirror)
 
     def rows(self) -> Iterator[Row]:
         """Every row, from the mirror."""

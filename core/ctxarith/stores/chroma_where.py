@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ctxarith.flat import seconds
 from ctxarith.model import TIME_FIELDS
 from ctxarith.predicate import And, Compare, OneOf, Or, Predicate
 from ctxarith.scopes import Scope
-from ctxarith.stores.flat import seconds
 
 ChromaWhere = dict[str, Any]
 

@@ -25,6 +25,10 @@ class InMemoryStore:
         for key in keys:
             self._rows.pop(key, None)
 
+    def count(self) -> int:
+        """The size of the dict."""
+        return len(self._rows)
+
     def rows(self) -> Iterator[Row]:
         """Every row."""
         yield from list(self._rows.values())

@@ -17,8 +17,8 @@ from typing import TypeVar
 import numpy as np
 
 from ctxarith.errors import CtxArithError, StoreError
+from ctxarith.flat import flatten, restore
 from ctxarith.ports import Row
-from ctxarith.stores.flat import flatten, restore
 
 _PAGE = 2_000
 _SCHEMA = """
