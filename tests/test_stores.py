@@ -227,14 +227,14 @@ def test_rows_go_to_chroma_in_batches_that_it_accepts(
 ) -> None:
     # CH-13
     sizes: list[int] = []
-    upsert = chromadb.Collection.upsert
+    add = chromadb.Collection.add
 
     def counted(self: chromadb.Collection, ids: list[str], **rest: Any) -> None:
         sizes.append(len(ids))
-        upsert(self, ids=ids, **rest)
+        add(self, ids=ids, **rest)
 
     monkeypatch.setattr(chromadb.api.client.Client, "get_max_batch_size", lambda self: 3)
-    monkeypatch.setattr(chromadb.Collection, "upsert", counted)
+    monkeypatch.setattr(chromadb.Collection, "add", counted)
     store = ChromaStore(tmp_path)
     store.write([row(Record(id=f"r{n}", text="x")) for n in range(7)])
     assert sizes == [3, 3, 1]

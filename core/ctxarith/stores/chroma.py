@@ -105,7 +105,7 @@ class ChromaStore(ChromaRows):
             self._client = chromadb.PersistentClient(
                 path=place, settings=Settings(anonymized_telemetry=False)
             )
-            self._collection = opened(self._client, self._name, advice)
+            self._collection = opened(self._client, self._name, advice, alone=True)
         except Exception as error:
             self.close()
             raise StoreError(f"{advice}: {error}") from error

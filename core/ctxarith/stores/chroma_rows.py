@@ -67,10 +67,10 @@ class ChromaRows(ABC):
         return map(_row, self._opened().pages(ids))
 
 
-def opened(client: ClientAPI, name: str, advice: str) -> ChromaCollection:
+def opened(client: ClientAPI, name: str, advice: str, *, alone: bool = False) -> ChromaCollection:
     """The collection of that name, made if need be."""
     made: Any = client.get_or_create_collection(name, embedding_function=None, configuration=_LIGHT)  # type: ignore[arg-type]
-    return ChromaCollection(made, most=int(client.get_max_batch_size()), advice=advice)
+    return ChromaCollection(made, most=int(client.get_max_batch_size()), alone=alone, advice=advice)
 
 
 def checked_name(name: str) -> str:

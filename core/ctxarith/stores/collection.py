@@ -6,6 +6,7 @@ Whatever fails is a `StoreError` that says what to do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -24,7 +25,8 @@ T = TypeVar("T")
 
 MOST_ROWS = 2_000
 # A server takes 40 MB. Base64, escapes and field names can make a request larger than its parts.
-_MOST_BYTES = 8_000_000
+_MOST_BYTES = 16_000_000
+_PLAIN = re.compile(r"[A-Za-z0-9_.~ -]*").fullmatch
 
 
 class Raw(NamedTuple):
@@ -49,12 +51,17 @@ class ChromaCollection:
     Args:
         collection: of an embedded, HTTP or other client of Chroma.
         most: the largest number of rows in one request.
+        alone: nobody else writes into it, so that a row that was just removed is not there.
         advice: what to do when Chroma fails; stands before the cause in the message.
     """
 
-    def __init__(self, collection: Collection, *, most: int = MOST_ROWS, advice: str) -> None:
+    def __init__(
+        self, collection: Collection, *, most: int = MOST_ROWS, alone: bool = False, advice: str
+    ) -> None:
         self._collection = collection
         self._most = min(most, MOST_ROWS)
+        # An upsert looks for each row first; an add is quicker, and skips rows that are there.
+        self._insert = collection.add if alone else collection.upsert
         self._advice = advice
 
     def count(self) -> int:
@@ -74,9 +81,9 @@ class ChromaCollection:
     def put(self, rows: Iterable[Kept]) -> None:
         """Insert or replace, each row whole. May stop half-way with an exception."""
         for part in self._parts(rows, _weight):
-            # Chroma's upsert merges metadata into what it finds; so it must find nothing.
+            # An upsert merges metadata into what it finds, and an add changes nothing there.
             self.drop([kept.name for kept in part])
-            self._asked(partial(self._upsert, part))
+            self._asked(partial(self._write, part))
 
     def drop(self, ids: Iterable[str]) -> None:
         """Remove; unknown ids are ignored."""
@@ -85,8 +92,8 @@ class ChromaCollection:
             if known:
                 self._asked(partial(self._collection.delete, ids=known))
 
-    def _upsert(self, rows: Sequence[Kept]) -> None:
-        self._collection.upsert(
+    def _write(self, rows: Sequence[Kept]) -> None:
+        self._insert(
             ids=[kept.name for kept in rows],
             embeddings=np.stack([kept.row.vector for kept in rows]),
             documents=[kept.row.record.text for kept in rows],
@@ -143,7 +150,8 @@ def row_id(key: RowKey) -> str:
     >>> row_id(RowKey("acme", "a|b", "1"))
     'acme|a%7Cb|1'
     """
-    named = "|".join(quote(part, safe=" ") for part in (key.tenant, key.id, key.version))
+    parts = (key.tenant, key.id, key.version)
+    named = "|".join(part if _PLAIN(part) else quote(part, safe=" ") for part in parts)
     return f"{named}|{key.revision}" if key.revision else named
 
 
