@@ -45,6 +45,10 @@ class Kept(NamedTuple):
     row: Row
 
 
+class _VectorMissingError(Exception):
+    """A page cannot be read since Chroma lacks a vector in it."""
+
+
 class ChromaCollection:
     """The requests that a store makes of a collection.
 
@@ -103,18 +107,21 @@ class ChromaCollection:
     def _page(self, ids: list[str], *, vectors: bool) -> list[Raw]:
         try:
             return self._fetched(ids, vectors=vectors)
-        except ValueError:
-            # Chroma stacks a page's vectors, and cannot where one is missing or of another length.
-            if not vectors:
-                raise
-        if len(ids) == 1:
-            return self._page(ids, vectors=False)
+        except _VectorMissingError:
+            if len(ids) == 1:
+                return self._fetched(ids, vectors=False)
         half = len(ids) // 2
         return self._page(ids[:half], vectors=True) + self._page(ids[half:], vectors=True)
 
     def _fetched(self, ids: list[str], *, vectors: bool) -> list[Raw]:
         include: Any = ["documents", "metadatas", *(["embeddings"] if vectors else [])]
-        page = self._asked(lambda: self._collection.get(ids=ids, include=include), but=ValueError)
+        try:
+            page = self._collection.get(ids=ids, include=include)
+        except Exception as error:
+            # One row whose vector Chroma's graph has lost, or of another length, spoils the whole page.
+            if vectors and (isinstance(error, ValueError) or "Error finding id" in str(error)):
+                raise _VectorMissingError from error
+            raise StoreError(f"{self._advice}: {error}") from error
         names = page["ids"]
         nothing = [None] * len(names)
         texts, metadatas = page["documents"] or nothing, page["metadatas"] or nothing
@@ -135,11 +142,9 @@ class ChromaCollection:
         if part:
             yield part
 
-    def _asked(self, request: Callable[[], T], *, but: type[Exception] | tuple[()] = ()) -> T:
+    def _asked(self, request: Callable[[], T]) -> T:
         try:
             return request()
-        except but:
-            raise
         except Exception as error:
             raise StoreError(f"{self._advice}: {error}") from error
 
