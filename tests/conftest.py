@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from ctxarith import Corpus
 from tests.fakes import WordEmbedder
+from tests.servers import ChromaProcess
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 
@@ -54,6 +55,15 @@ def make_corpus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make
 def corpus(make_corpus: MakeCorpus) -> Corpus:
     """An empty corpus over each store."""
     return make_corpus()
+
+
+@pytest.fixture(scope="session")
+def chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaProcess]:
+    """A real Chroma server on a free port of this machine, for the whole run."""
+    server = ChromaProcess(tmp_path_factory.mktemp("chroma-server"))
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")

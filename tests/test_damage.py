@@ -19,7 +19,7 @@ from chromadb.api import ClientAPI
 from chromadb.config import Settings
 
 from ctxarith import Corpus, CtxArithError, EmbedderMismatch, Record, StoreError
-from ctxarith.stores.chroma import COLLECTION
+from ctxarith.stores.chroma_rows import COLLECTION
 from tests.conftest import NOW
 from tests.fakes import TableEmbedder, WordEmbedder
 

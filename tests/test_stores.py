@@ -19,8 +19,9 @@ from ctxarith import Record, StoreError, field
 from ctxarith.plain import record_from
 from ctxarith.ports import Row, RowKey, Store
 from ctxarith.predicate import Predicate
-from ctxarith.stores.chroma import ChromaStore, row_id
+from ctxarith.stores.chroma import ChromaStore
 from ctxarith.stores.chroma_where import narrowing
+from ctxarith.stores.collection import row_id
 from ctxarith.stores.contract import CHECKS, Check
 from ctxarith.stores.inmemory import InMemoryStore
 from tests.strategies import predicates, records
@@ -154,7 +155,7 @@ def test_a_condition_that_chroma_can_evaluate_is_evaluated_exactly(
         shared_chroma.remove(keys(shared_chroma.rows()))
         shared_chroma.write([row(record) for record in made])
     if shared_chroma.can(condition):
-        own = shared_chroma._chroma()[1].get(where=narrowing(condition), include=[])["ids"]
+        own = shared_chroma._opened().ids(narrowing(condition))
         assert sorted(own) == sorted(row_id(row(one).key) for one in made if condition.matches(one))
 
 
@@ -226,14 +227,14 @@ def test_rows_go_to_chroma_in_batches_that_it_accepts(
 ) -> None:
     # CH-13
     sizes: list[int] = []
-    upsert = chromadb.Collection.upsert
+    add = chromadb.Collection.add
 
     def counted(self: chromadb.Collection, ids: list[str], **rest: Any) -> None:
         sizes.append(len(ids))
-        upsert(self, ids=ids, **rest)
+        add(self, ids=ids, **rest)
 
     monkeypatch.setattr(chromadb.api.client.Client, "get_max_batch_size", lambda self: 3)
-    monkeypatch.setattr(chromadb.Collection, "upsert", counted)
+    monkeypatch.setattr(chromadb.Collection, "add", counted)
     store = ChromaStore(tmp_path)
     store.write([row(Record(id=f"r{n}", text="x")) for n in range(7)])
     assert sizes == [3, 3, 1]

@@ -23,15 +23,18 @@ REVISION = "ctx_revision"
 TIMES = "ctx_times"
 SLOTS = "ctx_slots"
 
-_APART = ("text", "slots", "metadata")
+_CORE = tuple(f.name for f in fields(Record) if f.name not in ("text", "slots", "metadata"))
 
 
 def flatten(record: Record, revision: int) -> Flat:
     """Flat metadata of a record; its text is stored as the document."""
-    plain = {k: v for k, v in record_as_dict(record).items() if k not in _APART}
     times: dict[str, str | None] = {}
     flat: Flat = {REVISION: revision}
-    for name, value in {**plain, **record.metadata}.items():
+    for name in _CORE:
+        value = getattr(record, name)
+        if value is not None and value != ():
+            flat[name] = _flat(name, value, times)
+    for name, value in record.metadata.items():
         flat[name] = _flat(name, value, times)
     if times:
         flat[TIMES] = json.dumps(times)
@@ -43,13 +46,12 @@ def flatten(record: Record, revision: int) -> Flat:
 def restore(flat: Mapping[str, Any], text: str) -> tuple[Record, int]:
     """The record that `flatten` was given, and its revision."""
     times: dict[str, str | None] = json.loads(flat.get(TIMES) or "{}")
-    core = {f.name for f in fields(Record)} - set(_APART)
     known: dict[str, Any] = {"text": text, "metadata": {}}
     for name, value in flat.items():
         if name.startswith("ctx_"):
             continue
         given = _time(value, times[name]) if name in times else _listed(value)
-        (known if name in core else known["metadata"])[name] = given
+        (known if name in _CORE else known["metadata"])[name] = given
     if flat.get(SLOTS):
         known["slots"] = _untagged(json.loads(flat[SLOTS]))
     return record_from(known), int(flat.get(REVISION, 0))
@@ -63,10 +65,11 @@ def seconds(moment: datetime) -> int | float:
 
 
 def _flat(name: str, value: Any, times: dict[str, str | None]) -> Any:
-    first = value[0] if isinstance(value, tuple) else value
-    if not isinstance(first, datetime):
-        return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, str | int | float):
+        return value
     if isinstance(value, tuple):
+        if not isinstance(value[0], datetime):
+            return list(value)
         times[name] = None
         return [iso(one) for one in value]
     number = seconds(value)

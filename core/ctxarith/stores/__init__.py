@@ -2,8 +2,11 @@
 
 inmemory   the reference: exact and plain, used by tests and throwaway corpora
 chroma     the default: one collection in a folder, readable by any other Chroma tool
+chroma_*   the same on a server; what both share; predicates as Chroma filters
+adopted    a collection that others made, read without embedding it again
+foreign    rows of others as records
+collection the requests that are made of a Chroma collection
 hnsw       the files of Chroma's graph index
-mirror     the rows of a Chroma collection, for any number of readers
 flat       records as flat metadata and back
 journal    how a write is taken back (SQLite)
 lock       one writing process for a folder

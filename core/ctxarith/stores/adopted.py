@@ -1,0 +1,220 @@
+"""A Chroma collection that others made, as a store: read as it is, nothing is embedded again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ctxarith.errors import ArgumentError, CtxArithError, RecordError, StoreError
+from ctxarith.model import Record
+from ctxarith.ports import Row, RowKey, Vector
+from ctxarith.predicate import Predicate
+from ctxarith.stores.collection import ChromaCollection, Kept, Raw, once_each, row_id
+from ctxarith.flat import REVISION, restore
+from ctxarith.stores.foreign import Fields, Reading, names_a_tenant
+
+if TYPE_CHECKING:
+    from chromadb.api.models.Collection import Collection
+
+LeftOut = tuple[str, str]
+
+_ADVICE = "the adopted Chroma collection failed, see that its folder or server is well and try again"
+
+
+class Adopted:
+    """Rows of a collection made by LangChain, by LlamaIndex or by hand; embedded or on a server.
+
+    Their rows are read by these rules, and adopting changes nothing of theirs:
+
+    * `fields` maps our fields to their metadata keys: `{"tenant": "customer", "created_at": "date"}`. A
+      function from their metadata to the value may stand for a key. A key of theirs that is called like
+      a field of ours maps by itself, `id` excepted; `None` switches that off, and the key stays out.
+    * `id` is their Chroma id unless mapped. `source_id` is `ref_doc_id`, `doc_id` or `document_id`, as
+      LlamaIndex writes them, unless mapped (LangChain's loaders write `source`).
+    * `slots` is a list of keys, or a mapping from attributes to keys; `subject` names the key of their
+      subject ("lead_id"). A row without it asserts nothing.
+    * All their keys stay metadata under their own names, LlamaIndex's `_node_content` and `_node_type`
+      excepted. Keys that no record can hold stay out and are named in `keys_left_out`.
+    * A row that names no tenant is left out, where `fields` maps the tenant or any row has a key
+      `tenant`. Where there is none at all, the whole collection is the default tenant's.
+    * A missing scope is the root, a missing date is none. A value that cannot be read as what it is
+      mapped to leaves the row out: nobody sees it. So do a missing document, a missing vector and a key
+      (tenant, id, version) that stands twice.
+    * Vectors of any space become unit vectors, compared by cosine.
+
+    Args:
+        collection: of any Chroma client, which stays the caller's to close.
+        fields: see above.
+        mode: `owned`: from now on only this library writes it, in its own flat schema; a row of theirs is
+            replaced under its Chroma id. `followed`: others go on writing it, and we only read.
+        prepare: what ingest does with a record, `Preparation(...).prepare`: settles times, adds slots
+            by rule, counts and hash.
+
+    Raises:
+        ArgumentError: a field that cannot be mapped, or an unknown mode.
+        StoreError: Chroma fails; the vectors differ in length; a write to a followed collection.
+    """
+
+    name = "Chroma"
+
+    def __init__(
+        self,
+        collection: Collection,
+        *,
+        fields: Fields | None = None,
+        mode: Literal["owned", "followed"] = "owned",
+        prepare: Callable[[Record], Record],
+    ) -> None:
+        if mode not in ("owned", "followed"):
+            raise ArgumentError("mode", mode, "'owned' or 'followed'")
+        self._collection = ChromaCollection(collection, advice=_ADVICE)
+        self._fields = Reading.of(fields)
+        self._tenant_is_open = fields is None or "tenant" not in fields
+        self._owned = mode == "owned"
+        self._prepare = prepare
+        self._reading: Reading | None = None
+        self.left_out: list[LeftOut] = []
+        self.keys_left_out: tuple[str, ...] = ()
+
+    def rows(self) -> Iterator[Row]:
+        """Every row that can be read; afterwards `left_out` holds the Chroma id and reason of the rest."""
+        self.left_out = []
+        refused: set[str] = set()
+        self._reading = self._looked_at()
+        yield from self._read(self._collection.ids(), self.left_out, refused)
+        self.keys_left_out = tuple(sorted(refused))
+
+    def select(self, predicate: Predicate) -> Iterator[Row]:
+        """The rows whose record matches, by evaluation in Python: their keys are not our fields."""
+        found = self._read(self._collection.ids(), [], set())
+        return (row for row in found if predicate.matches(row.record))
+
+    def can(self, predicate: Predicate) -> bool:
+        """Nothing: Chroma's filters are about their keys."""
+        return False
+
+    def count(self) -> int:
+        """The number of rows in the collection, those that are left out among them."""
+        return self._collection.count()
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Insert or replace, each row whole; a row of theirs is replaced under its own Chroma id."""
+        self._must_own()
+        once = once_each(rows)
+        for row in once:
+            kept = Raw(row.record.id, "", row.record.metadata, None)
+            if reason := self._how().disagreement(kept, row.record):
+                raise StoreError(
+                    f"the record {row.record.id!r} is not written, {reason}: give both one value"
+                )
+        places = self._places([row.key for row in once])
+        self._collection.put(Kept(places[row.key], row) for row in once)
+
+    def remove(self, keys: Sequence[RowKey]) -> None:
+        """Remove those of the keys that are there."""
+        self._must_own()
+        self._collection.drop(self._places(keys).values())
+
+    def scrub(self) -> None:
+        """Nothing: the files are those of the client that the caller opened."""
+
+    def close(self) -> None:
+        """Nothing: the client stays the caller's."""
+
+    def _must_own(self) -> None:
+        if not self._owned:
+            raise StoreError(
+                "this Chroma collection is followed, others write it: write through its own library, then "
+                "call sync(); or adopt it as 'owned'"
+            )
+
+    def _looked_at(self) -> Reading:
+        """The fields as given; without the tenant where nobody speaks of one."""
+        if not self._tenant_is_open:
+            return self._fields
+        found = self._collection.pages(self._collection.ids(), vectors=False)
+        named = names_a_tenant(raw for raw in found if not self._is_ours(raw))
+        return self._fields if named else self._fields.without_tenant()
+
+    def _how(self) -> Reading:
+        if self._reading is None:
+            self._reading = self._looked_at()
+        return self._reading
+
+    def _is_ours(self, raw: Raw) -> bool:
+        # A followed collection holds no row of ours, whatever a row says.
+        return self._owned and REVISION in raw.metadata
+
+    def _read(self, ids: Sequence[str], left_out: list[LeftOut], refused: set[str]) -> Iterator[Row]:
+        seen: dict[RowKey, str] = {}
+        length: int | None = None
+        for raw in self._collection.pages(ids):
+            try:
+                row = self._row(raw)
+            except RecordError as error:
+                left_out.append((raw.name, str(error)))
+                continue
+            if (other := seen.setdefault(row.key, raw.name)) != raw.name:
+                left_out.append((raw.name, f"the same tenant, id and version as the row {other!r}"))
+                continue
+            length = length or len(row.vector)
+            if len(row.vector) != length:
+                raise StoreError(
+                    f"the adopted collection holds vectors of {length} and of {len(row.vector)} numbers: "
+                    "embed its rows with one model"
+                )
+            if not self._is_ours(raw):
+                refused.update(self._how().kept_metadata(raw)[1])
+            yield row
+
+    def _row(self, raw: Raw) -> Row:
+        record, revision = self._record(raw)
+        if raw.vector is None:
+            raise RecordError(raw.name, "embedding", None, "the row has no vector")
+        return Row(record, raw.vector if self._is_ours(raw) else _unit(raw.name, raw.vector), revision)
+
+    def _record(self, raw: Raw) -> tuple[Record, int]:
+        if not self._is_ours(raw):
+            return self._prepare(self._how().record(raw)), 0
+        try:
+            record, revision = restore(raw.metadata, raw.text or "")
+        except (CtxArithError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordError(
+                raw.name, REVISION, None, f"looks like ours and cannot be read: {error}"
+            ) from error
+        if reason := self._how().disagreement(raw, record):
+            raise RecordError(raw.name, "tenant", record.tenant, reason)
+        return record, revision
+
+    def _places(self, keys: Sequence[RowKey]) -> dict[RowKey, str]:
+        """The Chroma id of each key: where its row is, else where a new one goes."""
+        wanted = {row_id(key): key for key in keys}
+        near = [*wanted, *(key.id for key in keys)]
+        source = self._fields.sources.get("id")
+        if isinstance(source, str):
+            ids = list(dict.fromkeys(key.id for key in keys))
+            for start in range(0, len(ids), 500):
+                near += self._collection.ids({source: {"$in": ids[start : start + 500]}})
+        places: dict[RowKey, str] = {}
+        taken: dict[str, str] = {}
+        for raw in self._collection.pages(dict.fromkeys(near), vectors=False):
+            taken[raw.name] = raw.name
+            with suppress(RecordError):
+                record, revision = self._record(raw)
+                places.setdefault(RowKey(*record.key, revision), raw.name)
+        for name, key in wanted.items():
+            if key not in places and name in taken:
+                raise StoreError(f"the Chroma id {name!r} belongs to another row: give the record another id")
+            places.setdefault(key, name)
+        return {key: places[key] for key in wanted.values()}
+
+
+def _unit(name: str, vector: Vector) -> Vector:
+    if not np.isfinite(vector).all():
+        raise RecordError(name, "embedding", None, "the vector holds numbers that are not finite")
+    exact = vector.astype(np.float64)
+    length = float(np.linalg.norm(exact))
+    return vector if length == 0 else (exact / length).astype(np.float32)
