@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,7 @@ HERE = Path(__file__).resolve().parent
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print the table, and write the JSON if it is asked for."""
     asked = _arguments(arguments)
+    logging.getLogger("bm25s").setLevel(logging.WARNING)
     data = (
         from_folder(asked.beir, asked.records, asked.queries, WordLlamaEmbedder())
         if asked.beir
