@@ -125,6 +125,11 @@ def test_a_text_holds_every_term_that_it_would_itself_ask_for(text: str) -> None
     assert set(ENGLISH.query(text)) <= set(ENGLISH.terms(text).counts)
 
 
+@given(st.text(st.characters(codec="ascii"), max_size=40))
+def test_a_sign_of_another_script_after_a_text_changes_no_term(text: str) -> None:
+    assert Analyzer().terms(text) == Analyzer().terms(f"{text}。")
+
+
 @given(st.text(max_size=30), st.sampled_from(["\u2013", "\u2212", "-"]))
 def test_any_text_is_read_without_an_error_and_blanks_around_it_change_nothing(text: str, dash: str) -> None:
     assert ENGLISH.terms(f"  {text} {dash} ") == ENGLISH.terms(text)

@@ -38,6 +38,11 @@ def test_a_word_that_begins_a_sentence_is_no_name() -> None:
     assert count_entities("Yesterday she called. Tomorrow she comes.\nNothing else.") == 0
 
 
+@given(st.text(st.sampled_from("aZ9b3Q_-.,:/!?|$ \t\n\r\x0b\x0c\x1c'A"), max_size=24))
+def test_a_sign_of_another_script_after_a_text_changes_no_count(text: str) -> None:
+    assert count_entities(text) == count_entities(f"{text}。")
+
+
 @given(st.text())
 def test_any_text_can_be_counted(text: str) -> None:
     assert 0 <= count_entities(text) <= len(text)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxarith import Record, Slot
+from ctxarith import Record, RecordError, Slot
 from ctxarith.flat import flatten, restore, seconds
-from ctxarith.plain import record_from
+from ctxarith.plain import FIELDS, record_from
 from tests.strategies import record
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)
@@ -131,3 +131,22 @@ def test_a_row_of_an_earlier_shape_is_read_as_its_first_content() -> None:
     back, revision = restore({"id": "r1", "kind": "lease"}, "Rent is 900 EUR")
     assert back == record_from({"id": "r1", "text": "Rent is 900 EUR", "metadata": {"kind": "lease"}})
     assert revision == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("version", 2), ("audience", "ops"), ("token_count", "12"), ("kind", {"a": 1}), ("tags", [["a"]])],
+)
+def test_a_row_that_another_hand_changed_is_cleaned_or_refused_as_if_it_were_new(
+    name: str, value: Any
+) -> None:
+    flat = {**flatten(Record(id="r1", text="x", metadata={"lead": "a"}), 0), name: value}
+    said = {"id": "r1", "text": "x", "metadata": {"lead": "a"}}
+    told = {**said, name: value} if name in FIELDS else {**said, "metadata": {"lead": "a", name: value}}
+    try:
+        expected: object = record_from(told)
+    except RecordError:
+        with pytest.raises(RecordError):
+            restore(flat, "x")
+    else:
+        assert restore(flat, "x")[0] == expected

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -122,11 +124,8 @@ class Record:
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        put = partial(object.__setattr__, self)
         rid = clean_id(self.id, self.id, "id", limit=512)
-
-        def put(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
         put("id", rid)
         put("text", clean_text(rid, "text", self.text))
         given = self.source_id
@@ -135,18 +134,19 @@ class Record:
         put("version", clean_id(rid, _plain_version(self.version), "version", limit=128))
         put("tenant", clean_id(rid, self.tenant, "tenant", limit=1024))
         put("scope", clean_scope(self.scope, record=rid))
-        for name in TIME_FIELDS:
-            put(name, clean_time(rid, name, getattr(self, name)))
+        for name, value in zip(TIME_FIELDS, times_of(self), strict=True):
+            if value is not None:
+                put(name, clean_time(rid, name, value))
         put("slots", tuple(_slot(rid, one) for one in _several(rid, "slots", self.slots)))
         put("supersedes", clean_words(rid, "supersedes", self.supersedes))
         put("audience", clean_words(rid, "audience", self.audience))
-        for name in ("source_type", "jurisdiction"):
-            if getattr(self, name) is not None:
-                put(name, clean_id(rid, getattr(self, name), name, limit=256))
-        for name in ("token_count", "entity_count"):
-            if not isinstance(getattr(self, name), int | None):
-                raise RecordError(rid, name, getattr(self, name), "a whole number, added at ingest")
-        if not isinstance(self.content_hash, str | None):
+        for name, value in (("source_type", self.source_type), ("jurisdiction", self.jurisdiction)):
+            if value is not None:
+                put(name, clean_id(rid, value, name, limit=256))
+        for name, count in (("token_count", self.token_count), ("entity_count", self.entity_count)):
+            if not (count is None or isinstance(count, int)):
+                raise RecordError(rid, name, count, "a whole number, added at ingest")
+        if not (self.content_hash is None or isinstance(self.content_hash, str)):
             raise RecordError(rid, "content_hash", self.content_hash, "text, added at ingest")
         put("metadata", MappingProxyType(clean_metadata(rid, self.metadata, RESERVED)))
         if rid in self.supersedes:
@@ -156,8 +156,9 @@ class Record:
 
     def _ends_before_it_starts(self) -> bool:
         start, end = self.valid_from, self.valid_until
-        comparable = start is not None and end is not None and bool(start.tzinfo) == bool(end.tzinfo)
-        return comparable and end < start  # type: ignore[operator]
+        if start is None or end is None:
+            return False
+        return bool(start.tzinfo) == bool(end.tzinfo) and end < start
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -178,6 +179,7 @@ class Record:
 
 
 TIME_FIELDS = ("created_at", "valid_from", "valid_until", "embargo_until", "retain_until")
+times_of = attrgetter(*TIME_FIELDS)
 RESERVED = frozenset(f.name for f in fields(Record)) | {"distance", "document", "embedding"}
 
 

@@ -6,6 +6,7 @@ import math
 import unicodedata
 from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ctxarith.instant import instant
 Scalar = str | int | float | bool | datetime
 Metadata = Scalar | tuple[Scalar, ...]
 
+_NUMPY = (np.bool_, np.integer, np.floating, np.str_)
 LARGEST_INT = 2**63 - 1
 LONGEST_SCOPE = 1024
 
@@ -26,6 +28,8 @@ def clean_text(rid: object, name: str, value: object) -> str:
     >>> clean_text("r1", "text", "a\x00b\ud800c")
     'ab\ufffdc'
     """
+    if type(value) is str and value.isascii() and "\x00" not in value:
+        return value
     if not isinstance(value, str):
         raise RecordError(rid, name, value, "expected text")
     plain = str.__str__(value)  # a member of a text enumeration is its value, not its name
@@ -34,6 +38,9 @@ def clean_text(rid: object, name: str, value: object) -> str:
 
 def clean_id(rid: object, value: object, name: str, *, limit: int) -> str:
     """An identifier as it was given, or a refusal: a changed id would lose its record."""
+    # What is printable holds neither; this is nearly every id, and each record has several.
+    if type(value) is str and value.isprintable() and len(value) <= limit and value.strip():
+        return value
     if not isinstance(value, str):
         raise RecordError(rid, name, value, "expected text")
     if not value.strip():
@@ -55,12 +62,25 @@ def clean_scope(path: object, *, record: object = None) -> str:
     >>> clean_scope("jkshah/ca-foundation/")
     'jkshah/ca-foundation'
     """
-    rule = _scope_rule(path)
+    if type(path) is str and len(path) <= LONGEST_SCOPE:
+        rule, clean = _scope(path)
+    else:
+        rule, clean = _judged_scope(path)
     if rule is None:
-        return unicodedata.normalize("NFC", str.__str__(path)).strip("/")
+        return clean
     if record is not None:
         raise RecordError(record, "scope", path, rule)
     raise ScopeError(f"scope {short(path)}: {rule}")
+
+
+def _judged_scope(path: object) -> tuple[str | None, str]:
+    """(the rule that a path breaks, its one form)."""
+    rule = _scope_rule(path)
+    return rule, "" if rule else unicodedata.normalize("NFC", str.__str__(path)).strip("/")
+
+
+# Thousands of records share a path.
+_scope = lru_cache(maxsize=4096)(_judged_scope)
 
 
 def _scope_rule(path: object) -> str | None:
@@ -115,6 +135,8 @@ def clean_words(rid: object, name: str, value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     given = (value,) if isinstance(value, str) else value
+    if type(given) is tuple and not given:
+        return ()
     if not isinstance(given, list | tuple | set | frozenset):
         raise RecordError(rid, name, value, "expected a list of strings")
     ordered = sorted(given, key=str) if isinstance(given, set | frozenset) else given
@@ -152,10 +174,12 @@ def clean_value(rid: object, name: str, value: Any) -> Metadata:
 
 def plain_number(value: Any) -> Any:
     """A numpy scalar as Python's own; everything else as it is, for the checks that follow."""
-    return value.item() if isinstance(value, np.bool_ | np.integer | np.floating | np.str_) else value
+    return value.item() if isinstance(value, _NUMPY) else value
 
 
 def _scalar(rid: object, name: str, value: Any) -> Scalar:
+    if type(value) is str:
+        return clean_text(rid, name, value)
     value = plain_number(value)
     if isinstance(value, bool):
         return value

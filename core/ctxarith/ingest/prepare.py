@@ -13,11 +13,12 @@ from ctxarith.errors import ArgumentError, RecordError
 from ctxarith.index.snapshot import passage
 from ctxarith.ingest.entities import count_entities
 from ctxarith.ingest.slots import SUBJECT_KEY, SlotExtractor
-from ctxarith.model import TIME_FIELDS, Record, Slot
+from ctxarith.model import TIME_FIELDS, Record, Slot, times_of
 from ctxarith.normalise import Metadata, settle_time
-from ctxarith.plain import jsonable, record_as_dict, record_from
+from ctxarith.plain import jsonable, record_as_dict, record_from, trusted, values_of
 from ctxarith.ports import TokenCounter, counted
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 _ADDED = ("token_count", "entity_count", "content_hash")
 
 
@@ -39,24 +40,31 @@ class Preparation:
             RecordError: names the record, the field and the value.
         """
         record = given if isinstance(given, Record) else record_from(given)
-        record = replace(record, **self._settled(record))
-        record = replace(record, slots=self._slots(record))
+        # What has passed the border is looked at again only where something changes.
+        settled = self._settled(record)
+        if settled:
+            record = replace(record, **settled)
+        slots = self._slots(record)
+        if slots != record.slots:
+            record = replace(record, slots=slots)
         shown = passage(record, self.searchable)
-        return replace(
-            record,
-            token_count=counted(self.count_tokens, shown),
-            entity_count=self.entities(shown),
-            content_hash=content_hash(record),
-        )
+        tokens, entities = counted(self.count_tokens, shown), self.entities(shown)
+        digest = content_hash(record)
+        if type(entities) is int:
+            return trusted((*values_of(record)[: -len(_ADDED)], tokens, entities, digest))
+        return replace(record, token_count=tokens, entity_count=entities, content_hash=digest)
 
     def _settled(self, record: Record) -> dict[str, Any]:
+        """The times without an offset, in the corpus's zone."""
         settled: dict[str, Any] = {}
-        for name in TIME_FIELDS:
-            value = getattr(record, name)
-            if value is not None:
+        for name, value in zip(TIME_FIELDS, times_of(record), strict=True):
+            if value is not None and value.tzinfo is None:
                 settled[name] = settle_time(record.id, name, value, self.zone)
-        metadata = {k: self._settled_value(record.id, k, v) for k, v in record.metadata.items()}
-        return {**settled, "metadata": metadata}
+        if any(map(_unsettled, record.metadata.values())):
+            settled["metadata"] = {
+                key: self._settled_value(record.id, key, value) for key, value in record.metadata.items()
+            }
+        return settled
 
     def _settled_value(self, rid: str, key: str, value: Metadata) -> Metadata:
         if isinstance(value, datetime):
@@ -69,6 +77,8 @@ class Preparation:
 
     def _slots(self, record: Record) -> tuple[Slot, ...]:
         """Explicit slots win over extracted ones; a slot without a subject speaks of the record's own."""
+        if not record.slots and self.slots is None:
+            return ()
         own = record.metadata.get(self.subject_key)
         explicit = []
         for slot in record.slots:
@@ -93,17 +103,23 @@ def content_hash(record: Record) -> str:
 
     The types are part of it: `True`, `1` and "1" are different contents.
     """
-    plain = {k: v for k, v in record_as_dict(record).items() if k not in _ADDED}
-    text = json.dumps(_typed(plain), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    plain = _typed({k: v for k, v in record_as_dict(record).items() if k not in _ADDED})
+    return hashlib.sha256(_CANONICAL.encode(plain).encode()).hexdigest()
 
 
 def _typed(value: object) -> object:
+    if isinstance(value, str | int | float):
+        return value
     if isinstance(value, datetime):
         return {"time": jsonable(value)}
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _typed(one) for key, one in value.items()}
     return [_typed(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _unsettled(value: Metadata) -> bool:
+    first = value[0] if isinstance(value, tuple) else value
+    return isinstance(first, datetime)
 
 
 def once_each(records: Sequence[Record]) -> list[Record]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ctxarith.errors import ArgumentError, CtxArithError, RecordError, StoreError
+from ctxarith.flat import REVISION, restore
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey, Vector
 from ctxarith.predicate import Predicate
 from ctxarith.stores.collection import ChromaCollection, Kept, Raw, once_each, row_id
-from ctxarith.flat import REVISION, restore
 from ctxarith.stores.foreign import Fields, Reading, names_a_tenant
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ctxarith.errors import ArgumentError, CtxArithError, StoreError
+from ctxarith.flat import restore
 from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import Predicate
 from ctxarith.stores.chroma_where import compiles_exactly, narrowing
 from ctxarith.stores.collection import ChromaCollection, Kept, Raw, once_each, row_id
-from ctxarith.flat import restore
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI

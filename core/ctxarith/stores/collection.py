@@ -15,8 +15,8 @@ from urllib.parse import quote
 import numpy as np
 
 from ctxarith.errors import StoreError
-from ctxarith.ports import Row, RowKey, Vector
 from ctxarith.flat import flatten
+from ctxarith.ports import Row, RowKey, Vector
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
