@@ -12,7 +12,7 @@ from ctxarith.index.analysis import Terms
 from ctxarith.index.arrange import Arrays, Coded, Loose, arranged
 from ctxarith.index.columns import Rows
 from ctxarith.index.newness import times_of
-from ctxarith.index.segment import digest, digests, pack
+from ctxarith.index.segment import PREFIX, digest, digests, pack
 from ctxarith.index.strings import Strings
 from ctxarith.instant import EPOCH
 from ctxarith.kinds import CORE_FIELDS, Typed, typed, value_of
@@ -39,6 +39,7 @@ def segment_arrays(rows: Sequence[Row], terms: Sequence[Terms]) -> Arrays:
             "start": start,
             "created": created,
             "id": digests((r.tenant, r.id) for r in records),
+            "prefix": np.asarray([_bytes(r.id)[:32] for r in records], PREFIX),
             "source": digests((r.tenant, r.source_id) for r in records),
         },
         packed=Strings.of(pack(flatten(row.record, row.revision), row.record.text) for row in rows),
@@ -133,6 +134,10 @@ def fact_digest(tenant: str, subject: str | None, attribute: str) -> bytes:
 def _links(records: Sequence[Record]) -> tuple[Rows, NDArray[np.bytes_]]:
     pairs = [(row, (record.tenant, name)) for row, record in enumerate(records) for name in record.supersedes]
     return np.asarray([row for row, _ in pairs], np.int64), digests(name for _, name in pairs)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _per_token(record: Record) -> float:

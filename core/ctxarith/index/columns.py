@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from ctxarith.kinds import Typed
 
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
+# Which rows; or, where it is the same for every row, that alone.
+Answer = Mask | bool
 
 
 class Column:
@@ -31,29 +34,48 @@ class Column:
         self._starts: Rows = arrays[f"{prefix}.item.starts"]
         self._holders: NDArray[np.int32] = arrays[f"{prefix}.item.rows"]
 
-    def present(self) -> Mask:
+    def present(self) -> Answer:
         """Rows that have the field."""
-        return self._codes > 0
+        return self._within(1, self._values.count + 2)
 
-    def one_of(self, values: Iterable[Typed]) -> Mask:
+    def one_of(self, values: Iterable[Typed]) -> Answer:
         """Rows whose value is one of these."""
         codes = [code for value in values if (code := self._values.code(value)) is not None]
-        if len(codes) == 1:
-            equal: Mask = self._codes == codes[0]
-            return equal
+        if len(codes) < 2:
+            return self._within(codes[0], codes[0] + 1) if codes else False
         table = np.zeros(self._values.count + 2, dtype=np.bool_)
         table[codes] = True
         spread: Mask = table[self._codes]
         return spread
 
-    def between(self, op: str, operand: Typed) -> Mask:
+    def between(self, op: str, operand: Typed) -> Answer:
         """Rows of the operand's kind that stand in the order relation to it."""
         first, left, right = self._values.place(operand)
         size = self._values.size(operand[0])
         start, stop = {"lt": (0, left), "le": (0, right), "gt": (right, size), "ge": (left, size)}[op]
-        if start == stop:
-            return np.zeros(len(self._codes), np.bool_)
-        return (self._codes >= first + start) & (self._codes < first + stop)
+        return self._within(first + start, first + stop)
+
+    def _within(self, low: int, high: int) -> Answer:
+        """Rows with a code from `low` to below `high`; where that is all rows or none, a word."""
+        least, most = self._extent
+        if low >= high or high <= least or low > most:
+            return False
+        if low <= least and high > most:
+            return True
+        if low + 1 == high:
+            equal: Mask = self._codes == low
+            return equal
+        if low <= least:
+            return np.asarray(self._codes < high, np.bool_)
+        if high > most:
+            return np.asarray(self._codes >= low, np.bool_)
+        return (self._codes >= low) & (self._codes < high)
+
+    @cached_property
+    def _extent(self) -> tuple[int, int]:
+        if not len(self._codes):
+            return 0, 0
+        return int(self._codes.min()), int(self._codes.max())
 
     def containing(self, operand: Typed) -> Mask:
         """Rows whose list holds the operand."""

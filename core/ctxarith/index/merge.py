@@ -16,7 +16,7 @@ from ctxarith.index.strings import Strings
 from ctxarith.kinds import Typed
 
 _ROWS = ("vector", "blank", "length", "tokens", "per_token", "dated", "revision", "start", "created")
-_DIGESTS = ("id", "source")
+_DIGESTS = ("id", "source", "prefix")
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class Retirement:
 
     def heirs(self, row: int) -> list[int]:
         """The rows that retire this one directly."""
-        found: list[int] = self._named(row).new.tolist()
+        found: list[int] = self._named(row).new.tolist() if len(self._links.old) else []
         if self._version_by[row] >= 0:
             found.append(int(self._version_by[row]))
         if self._by_facts[row]:

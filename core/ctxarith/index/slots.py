@@ -132,10 +132,19 @@ class Slots:
 
     def pairs_of(self, row: int) -> list[int]:
         """The positions of a row's assertions in `facts`, in the record's own order."""
+        if not self.asserting[row]:
+            return []
         order, rows = self._by_row
         low, high = np.searchsorted(rows, [row, row + 1])
         positions: list[int] = order[low:high].tolist()
         return sorted(positions, key=lambda position: int(self.facts.table.ordinal[position]))
+
+    @cached_property
+    def asserting(self) -> Mask:
+        """The rows that assert anything."""
+        mask = np.zeros(len(self.records), np.bool_)
+        mask[self.facts.table.row] = True
+        return mask
 
     @cached_property
     def _by_row(self) -> tuple[Rows, Rows]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,14 +62,18 @@ class Stack(Sequence[Record]):
         return np.concatenate([*which, _EMPTY]), np.concatenate([*rows, _EMPTY])
 
     def by_key(self, rows: Rows) -> Rows:
-        """The rank of each of these rows in the order of tenant, id, version and revision."""
+        """The rank of each of these rows, of one tenant, in the order of id, version and revision."""
         if len(self.segments) == 1:
             return self.segments[0].place[rows].astype(np.int64)
+        prefix = self.row("prefix")[rows]
+        order = np.argsort(prefix, kind="stable")
+        order = without_ties(order, (prefix,), lambda tied: self._by_whole_key(rows[tied]))
+        return _ranks(order)
+
+    def _by_whole_key(self, rows: Rows) -> Rows:
         places = [self.place(int(row)) for row in rows]
-        order = sorted(range(len(rows)), key=lambda n: (*places[n][0].key(places[n][1]), int(rows[n])))
-        rank = np.empty(len(rows), np.int64)
-        rank[order] = np.arange(len(rows))
-        return rank
+        order = sorted(range(len(rows)), key=lambda n: places[n][0].key(places[n][1]))
+        return _ranks(np.asarray(order, np.int64))
 
     def by_newness(self, rows: Rows, groups: NDArray[Any]) -> Rows:
         """The order that sorts rows by group, then from the oldest to the newest."""
@@ -101,6 +105,38 @@ class Stack(Sequence[Record]):
         for n in np.flatnonzero(same & ~together).tolist():
             earlier[n] = newness(self[one[n]]) < newness(self[other[n]])
         return np.asarray(earlier, np.bool_)
+
+
+def without_ties(order: Rows, keys: Sequence[NDArray[Any]], rank: Callable[[Rows], Rows]) -> Rows:
+    """An order by `keys` in which equals stand by `rank`, which is asked about them alone.
+
+    Args:
+        order: positions, sorted by the keys.
+        keys: arrays aligned with the positions.
+        rank: a number for each of some positions, smaller first.
+    """
+    if len(order) < 2:
+        return order
+    first, second = order[:-1], order[1:]
+    tied = np.logical_and.reduce([key[first] == key[second] for key in keys])
+    if not tied.any():
+        return order
+    # All tied runs at once: by the run, then by the rank.
+    begins = np.concatenate([[True], ~tied])
+    among = np.zeros(len(order), np.bool_)
+    among[1:] |= tied
+    among[:-1] |= tied
+    places = np.flatnonzero(among)
+    run = np.cumsum(begins)[places]
+    settled = order.copy()
+    settled[places] = order[places][np.lexsort((rank(order[places]), run))]
+    return settled
+
+
+def _ranks(order: Rows) -> Rows:
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank
 
 
 def _runs(tied: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:

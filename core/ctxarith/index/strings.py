@@ -20,6 +20,9 @@ class Strings(Sequence[bytes]):
     def __init__(self, ends: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
         self.ends = ends
         self.data = data
+        # A memoryview gives Python's own numbers and bytes, several times as quickly as an array.
+        self._ends = memoryview(ends)  # type: ignore[arg-type]
+        self._data = memoryview(data)  # type: ignore[arg-type]
 
     @classmethod
     def of(cls, items: Iterable[bytes]) -> Strings:
@@ -47,10 +50,9 @@ class Strings(Sequence[bytes]):
     def __getitem__(self, at: int | slice) -> bytes | Sequence[bytes]:
         if isinstance(at, slice):
             return [self[n] for n in range(*at.indices(len(self)))]
-        if at < 0 or at >= len(self):
+        if at < 0:
             raise IndexError(at)
-        start = int(self.ends[at - 1]) if at else 0
-        return self.data[start : int(self.ends[at])].tobytes()
+        return bytes(self._data[self._ends[at - 1] if at else 0 : self._ends[at]])
 
     def tolist(self) -> list[bytes]:
         """All of them."""

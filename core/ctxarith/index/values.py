@@ -51,8 +51,15 @@ class Values:
 
     def code(self, value: Typed) -> int | None:
         """The code of a value that is here."""
-        first, left, right = self.place(value)
-        return first + left if right > left else None
+        kind, wanted = value
+        known = self._lists.get(kind)
+        if known is None or not len(known):
+            return None
+        key, operand = _KEYS[kind](wanted)
+        at = bisect_left(known, operand, key=key)
+        if at < len(known) and (known[at] if key is None else key(known[at])) == operand:
+            return self._first[kind] + at
+        return None
 
     def place(self, value: Typed) -> tuple[int, int, int]:
         """The first code of a value's kind, and where the value stands among that kind: left, right."""

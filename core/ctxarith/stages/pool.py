@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
 from ctxarith.evidence import Drop, Found, Hit
 from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.dense import Scores
+from ctxarith.index.stack import without_ties
 from ctxarith.instant import EPOCH
 
 
@@ -27,17 +28,18 @@ class Ranks:
 class Table:
     """The candidates of a run with what stages need of each, shape (n,); nothing here has an order.
 
-    `place` sorts by id and version; `dates` are epoch seconds, minus infinity without a date;
-    `per_token` is entities per token; `make` gives the hit of a row as it was recalled.
+    `dates` are epoch seconds, minus infinity without a date; `per_token` is entities per token;
+    `by_key` ranks some of the rows by id and version; `make` gives the hit of a row as it was
+    recalled, with what stages have set since.
     """
 
     found: Mapping[str, Ranks]
     tier: Rows
-    place: Rows
     dates: Scores
     per_token: Scores
     superseded: Mask
-    make: Callable[[int], Hit]
+    by_key: Callable[[Rows], Rows]
+    make: Callable[[int, Mapping[str, Any]], Hit]
 
     def __len__(self) -> int:
         return len(self.tier)
@@ -49,14 +51,18 @@ class Table:
         order = sorted(range(len(hits)), key=lambda n: hits[n].key)
         place = np.empty(len(hits), np.int64)
         place[order] = np.arange(len(hits))
+
+        def make(row: int, changes: Mapping[str, Any]) -> Hit:
+            return replace(hits[row], **changes) if changes else hits[row]
+
         return cls(
             found={source: _ranks(source, hits) for source in sources},
             tier=np.asarray([hit.tier for hit in hits], np.int64),
-            place=place,
             dates=np.asarray([_seconds(hit) for hit in hits], np.float64),
             per_token=np.asarray([entities_per_token(hit) for hit in hits], np.float64),
             superseded=np.asarray([bool(hit.superseded_by) for hit in hits], np.bool_),
-            make=lambda n: hits[n],
+            by_key=place.__getitem__,
+            make=make,
         )
 
 
@@ -108,7 +114,8 @@ class Pool(Sequence[Hit]):
         score = np.zeros(len(table)) if self.score is None else self.score
         age = -table.dates[rows] if newest else np.zeros(len(rows))
         lower = np.zeros(len(rows), np.bool_) if first is None else ~first[rows]
-        order = np.lexsort((table.place[rows], age, -score[rows], lower, -table.tier[rows]))
+        keys = (age, -score[rows], lower, -table.tier[rows])
+        order = without_ties(np.lexsort(keys), keys, lambda tied: table.by_key(rows[tied]))
         return replace(self, order=rows[order]).below_successors()
 
     def below_successors(self) -> Pool:
@@ -131,15 +138,15 @@ class Pool(Sequence[Hit]):
         return replace(self, order=self.order[np.asarray(placed + waiting, np.int64)])
 
     def _hit(self, row: int) -> Hit:
-        hit = self.table.make(row)
         changes: dict[str, object] = {}
         for name in ("score", "fused", "relevance"):
             column = getattr(self, name)
             if column is not None:
                 changes[name] = float(column[row])
-        if self.neutral and hit.record.dated is None:
-            changes["notes"] = (*hit.notes, "recency: neutral (no date)")
-        return replace(hit, **changes) if changes else hit  # type: ignore[arg-type]
+        if not self.neutral or np.isfinite(self.table.dates[row]):
+            return self.table.make(row, changes)
+        hit = self.table.make(row, changes)
+        return replace(hit, notes=(*hit.notes, "recency: neutral (no date)"))
 
 
 @dataclass(frozen=True, slots=True)

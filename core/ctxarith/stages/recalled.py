@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,33 +17,37 @@ from ctxarith.stages.supersede import Succession
 
 
 def pooled(scene: Scene, rankings: Mapping[str, Ranking], query: Query, succession: Succession) -> Pool:
-    """A pool over the rows of all rankings; a single ranking is an order already."""
+    """A pool over the rows of all rankings; a single ranking is an order already, several have none."""
     snapshot = scene.snapshot
-    numbers = np.unique(np.concatenate([ranking.rows for ranking in rankings.values()]))
-    # In the order of keys, which does not depend on how the index is cut into segments.
-    order = np.argsort(snapshot.records.by_key(numbers))
-    rows = numbers[order]
-    place = np.argsort(order)
-    at = {name: place[np.searchsorted(numbers, ranking.rows)] for name, ranking in rankings.items()}
+    rows = np.unique(np.concatenate([ranking.rows for ranking in rankings.values()]))
+    at = {name: np.searchsorted(rows, ranking.rows) for name, ranking in rankings.items()}
     found = {name: _spread(ranking, at[name], len(rows)) for name, ranking in rankings.items()}
     tier = _tiers(rows, query.named, succession)
     table = Table(
         found=found,
         tier=tier,
-        place=np.arange(len(rows)),
         dates=snapshot.dates[rows],
         per_token=snapshot.entities_per_token[rows],
         superseded=scene.retired[rows],
+        by_key=lambda some: snapshot.records.by_key(rows[some]),
         make=_Maker(scene, rankings, found, rows, tier, succession),
     )
     (first, *more) = at.values()
-    order = np.arange(len(rows)) if more else first
+    order = _unordered(scene, rows) if more else first
     # The tier stands above a single source's order as above every other.
     order = order[np.argsort(-tier[order], kind="stable")]
     scores = next(iter(found.values())).score
     for ranks in reversed(found.values()):
         scores = np.where(ranks.rank > 0, ranks.score, scores)
     return Pool(table, order, score=scores)
+
+
+def _unordered(scene: Scene, rows: Rows) -> Rows:
+    """Any order will do for a stage that makes one; else that of the keys, whatever the segments."""
+    stages = scene.plan.stages
+    if stages and stages[0].makes_order:
+        return np.arange(len(rows))
+    return np.argsort(scene.snapshot.records.by_key(rows))
 
 
 def _spread(ranking: Ranking, at: Rows, size: int) -> Ranks:
@@ -70,7 +75,7 @@ class _Maker:
     tier: Rows
     succession: Succession
 
-    def __call__(self, number: int) -> Hit:
+    def __call__(self, number: int, changes: Mapping[str, Any]) -> Hit:
         scene, row = self.scene, int(self.rows[number])
         records = scene.snapshot.records
         found = tuple(self._found(number))
@@ -78,12 +83,12 @@ class _Maker:
             record=records[row],
             decision=scene.plan.permission.decision,
             found_by=found,
-            score=found[0].score,
             tier=int(self.tier[number]),
             replaces=tuple(records[old].id for old in self.succession.replaces.get(row, ())),
             superseded_by=scene.successors(row),
             stale_slots=scene.retirement.stale_slots(row),
             flags=scene.retirement.flags(row),
+            **{"score": found[0].score, **changes},
         )
 
     def _found(self, number: int) -> Iterator[Found]:

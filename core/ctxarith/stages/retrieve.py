@@ -14,6 +14,7 @@ from ctxarith.evidence import LEXICAL, SEMANTIC
 from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.dense import Scores
 from ctxarith.index.snapshot import Snapshot
+from ctxarith.index.stack import without_ties
 from ctxarith.ports import Vector
 
 
@@ -75,7 +76,9 @@ def recall(arm: Arm, query: Query, snapshot: Snapshot, *, target: Mask, retired:
     rows, scores, shares = source(arm, query, snapshot, target, ~retired)
     reaching = _within(scores, ~retired[rows], arm.depth)
     rows, scores, shares = rows[reaching], scores[reaching], shares[reaching]
-    order = np.lexsort((snapshot.records.by_key(rows), -snapshot.dates[rows], -scores))
+    dates = snapshot.dates[rows]
+    order = np.lexsort((-dates, -scores))
+    order = without_ties(order, (dates, scores), lambda tied: snapshot.records.by_key(rows[tied]))
     counted = np.cumsum(~retired[rows[order]])
     # Everything above the last counted row within the depth, and retired rows in between.
     order = order[: int(np.searchsorted(counted, arm.depth, side="right"))]
