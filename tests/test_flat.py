@@ -89,6 +89,7 @@ def test_fields_and_metadata_stand_under_their_own_names() -> None:
         "tags": ["a", "b"],
         "ctx_revision": 0,
         "ctx_times": '{"created_at": null}',
+        "ctx_lists": '["audience", "tags"]',
     }
 
 

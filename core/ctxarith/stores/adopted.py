@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 LeftOut = tuple[str, str]
 
+_BESIDE = "ctx_beside"
 _ADVICE = "the adopted Chroma collection failed, see that its folder or server is well and try again"
 
 
@@ -104,14 +106,9 @@ class Adopted:
         """Insert or replace, each row whole; a row of theirs is replaced under its own Chroma id."""
         self._must_own()
         once = once_each(rows)
-        for row in once:
-            kept = Raw(row.record.id, "", row.record.metadata, None)
-            if reason := self._how().disagreement(kept, row.record):
-                raise StoreError(
-                    f"the record {row.record.id!r} is not written, {reason}: give both one value"
-                )
+        beside = {row.key: self._beside(row.record) for row in once}
         places = self._places([row.key for row in once])
-        self._collection.put(Kept(places[row.key], row) for row in once)
+        self._collection.put(Kept(places[row.key], row, beside[row.key]) for row in once)
 
     def remove(self, keys: Sequence[RowKey]) -> None:
         """Remove those of the keys that are there."""
@@ -130,6 +127,14 @@ class Adopted:
                 "this Chroma collection is followed, others write it: write through its own library, then "
                 "call sync(); or adopt it as 'owned'"
             )
+
+    def _beside(self, record: Record) -> dict[str, Any]:
+        """Their keys that say who may see a row: without them a row that looks like ours is not."""
+        guards = self._how().guards(record)
+        row = Raw(record.id, "", {**record.metadata, **guards}, None)
+        if reason := self._how().disagreement(row, record):
+            raise StoreError(f"the record {record.id!r} is not written, {reason}: give both one value")
+        return {**guards, _BESIDE: json.dumps(list(guards))} if guards else {}
 
     def _looked_at(self) -> Reading:
         """The fields as given; without the tenant where nobody speaks of one."""
@@ -180,7 +185,9 @@ class Adopted:
         if not self._is_ours(raw):
             return self._prepare(self._how().record(raw)), 0
         try:
-            record, revision = restore(raw.metadata, raw.text or "")
+            beside = json.loads(raw.metadata.get(_BESIDE, "[]"))
+            own = {key: value for key, value in raw.metadata.items() if key not in beside}
+            record, revision = restore(own, raw.text or "")
         except (CtxArithError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(
                 raw.name, REVISION, None, f"looks like ours and cannot be read: {error}"
@@ -197,7 +204,8 @@ class Adopted:
         if isinstance(source, str):
             ids = list(dict.fromkeys(key.id for key in keys))
             for start in range(0, len(ids), 500):
-                near += self._collection.ids({source: {"$in": ids[start : start + 500]}})
+                named = {"$in": ids[start : start + 500]}
+                near += self._collection.ids({"$or": [{source: named}, {"id": named}]})
         places: dict[RowKey, str] = {}
         taken: dict[str, str] = {}
         for raw in self._collection.pages(dict.fromkeys(near), vectors=False):

@@ -2,7 +2,7 @@
 
 Every field and metadata key stands under its own name, so that other tools can read and filter it.
 Times are epoch seconds. What flat metadata cannot say is said beside it under keys that begin with
-`ctx_`: which keys are times, slots as JSON, the revision.
+`ctx_`: which keys are times and which are lists, slots as JSON, the revision.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ Flat = dict[str, Any]
 REVISION = "ctx_revision"
 TIMES = "ctx_times"
 SLOTS = "ctx_slots"
+LISTS = "ctx_lists"
 
 _CORE = tuple(f.name for f in fields(Record) if f.name not in ("text", "slots", "metadata"))
 
@@ -38,6 +39,8 @@ def flatten(record: Record, revision: int) -> Flat:
         flat[name] = _flat(name, value, times)
     if times:
         flat[TIMES] = json.dumps(times)
+    if lists := [name for name, value in flat.items() if isinstance(value, list)]:
+        flat[LISTS] = json.dumps(lists)
     if record.slots:
         flat[SLOTS] = json.dumps(_tagged(record_as_dict(record)["slots"]))
     return flat
@@ -46,9 +49,11 @@ def flatten(record: Record, revision: int) -> Flat:
 def restore(flat: Mapping[str, Any], text: str) -> tuple[Record, int]:
     """The record that `flatten` was given, and its revision."""
     times: dict[str, str | None] = json.loads(flat.get(TIMES) or "{}")
+    lists: list[str] = json.loads(flat.get(LISTS) or "[]")
     known: dict[str, Any] = {"text": text, "metadata": {}}
     for name, value in flat.items():
-        if name.startswith("ctx_"):
+        # Chroma (1.5.9, issue 7594) gives new rows the lists of a collection that was deleted.
+        if name.startswith("ctx_") or (isinstance(value, list) and name not in lists):
             continue
         given = _time(value, times[name]) if name in times else _listed(value)
         (known if name in _CORE else known["metadata"])[name] = given

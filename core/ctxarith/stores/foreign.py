@@ -90,22 +90,30 @@ class Reading:
         metadata, _ = self.kept_metadata(raw)
         return Record(id=rid, text=raw.text, **given, slots=self._slots(raw), metadata=metadata)
 
+    def guards(self, record: Record) -> dict[str, Any]:
+        """Their keys that say who may see a row, as a row of ours must carry them too."""
+        said = {key: getattr(record, name) for name, key in self._guard_keys().items()}
+        flat = {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
+        return {key: value for key, value in flat.items() if value != [] and key not in record.metadata}
+
     def disagreement(self, raw: Raw, record: Record) -> str | None:
-        """Where a row of ours still carries a key of theirs that says otherwise who may see it."""
-        carried = {
-            name: source
-            for name in _GUARDS
-            if isinstance(source := self.sources.get(name), str)
-            and source not in RESERVED
-            and source in raw.metadata
-        }
-        if not carried:
+        """Where a row of ours and the keys of theirs that it carries differ on who may see it."""
+        keys = self._guard_keys()
+        if not keys:
             return None
-        read = replace(self, sources=carried, slots={}).record(raw._replace(text=""))
-        for name, source in carried.items():
+        try:
+            given = replace(self, sources=keys)._given(raw)
+            read = Record(record.id, "", **{name: given[name] for name in keys if name in given})
+        except RecordError as error:
+            return str(error)
+        for name, key in keys.items():
             if getattr(read, name) != getattr(record, name):
-                return f"its metadata key {source!r} names another {name} than the record itself"
+                return f"its metadata key {key!r} names another {name} than the record itself"
         return None
+
+    def _guard_keys(self) -> dict[str, str]:
+        found = {name: self.sources.get(name) for name in _GUARDS}
+        return {name: key for name, key in found.items() if isinstance(key, str) and key not in RESERVED}
 
     def kept_metadata(self, raw: Raw) -> tuple[dict[str, Any], list[str]]:
         """Their metadata as far as a record can hold it, and the keys that are read nowhere."""
