@@ -464,6 +464,12 @@ def test_a_row_with_a_mapped_id_is_found_to_be_replaced(theirs: Any) -> None:
     store = adopt(theirs, {"id": "doc"})
     store.write([row(Record(id="fee", text="Fee is 12 EUR"))])
     store.write([row(Record(id="fee", text="Fee is 13 EUR"))])
+    add(theirs, "row-2", {"doc": "rent"})
+    store.write([row(Record(id="rent", text="Rent is 900 EUR"), revision=1)])
+    for rid, revisions in (("fee", [0]), ("rent", [0, 1]), ("row-1", [])):
+        found = store.select((field("tenant") == "default") & (field("id") == rid))
+        assert sorted(one.revision for one in found) == revisions
+    theirs.delete(ids=["row-2", "default|rent|1|1"])
     assert [text for text, _, _ in everything(theirs).values()] == ["Fee is 13 EUR"]
     store.remove([RowKey("default", "fee", "1")])
     assert everything(theirs) == {}

@@ -12,7 +12,7 @@ import numpy as np
 from ctxarith.errors import ArgumentError, CtxArithError, RecordError, StoreError
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey, Vector
-from ctxarith.predicate import Predicate
+from ctxarith.predicate import And, Compare, Predicate
 from ctxarith.stores.collection import ChromaCollection, Kept, Raw, once_each, row_id
 from ctxarith.stores.flat import REVISION, restore
 from ctxarith.stores.foreign import Fields, Reading, names_a_tenant
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LeftOut = tuple[str, str]
 
+# Of SQLite's variables in one request.
+_MOST_NAMES = 500
 _BESIDE = "ctx_beside"
 _ADVICE = "the adopted Chroma collection failed, see that its folder or server is well and try again"
 
@@ -91,7 +93,9 @@ class Adopted:
 
     def select(self, predicate: Predicate) -> Iterator[Row]:
         """The rows whose record matches, by evaluation in Python: their keys are not our fields."""
-        found = self._read(self._collection.ids(), [], set())
+        rid = _one_id(predicate)
+        near = self._collection.ids() if rid is None else [rid, *self._named([rid])]
+        found = self._read(list(dict.fromkeys(near)), [], set())
         return (row for row in found if predicate.matches(row.record))
 
     def can(self, predicate: Predicate) -> bool:
@@ -200,12 +204,8 @@ class Adopted:
         """The Chroma id of each key: where its row is, else where a new one goes."""
         wanted = {row_id(key): key for key in keys}
         near = [*wanted, *(key.id for key in keys)]
-        source = self._fields.sources.get("id")
-        if isinstance(source, str):
-            ids = list(dict.fromkeys(key.id for key in keys))
-            for start in range(0, len(ids), 500):
-                named = {"$in": ids[start : start + 500]}
-                near += self._collection.ids({"$or": [{source: named}, {"id": named}]})
+        if "id" in self._fields.sources:
+            near += self._named(list({key.id for key in keys}))
         places: dict[RowKey, str] = {}
         taken: dict[str, str] = {}
         for raw in self._collection.pages(dict.fromkeys(near), vectors=False):
@@ -218,6 +218,26 @@ class Adopted:
                 raise StoreError(f"the Chroma id {name!r} belongs to another row: give the record another id")
             places.setdefault(key, name)
         return {key: places[key] for key in wanted.values()}
+
+    def _named(self, ids: Sequence[str]) -> list[str]:
+        """The Chroma ids of the rows in which one of the ids stands as metadata: ours, and mapped ones."""
+        keys = dict.fromkeys(("id", self._fields.sources.get("id", "id")))
+        found: list[str] = []
+        for start in range(0, len(ids), _MOST_NAMES):
+            named = {"$in": list(ids[start : start + _MOST_NAMES])}
+            for key in keys:
+                found += self._collection.ids({str(key): named})
+        return found
+
+
+def _one_id(predicate: Predicate) -> str | None:
+    """The id that every matching record has, if the condition names one."""
+    match predicate:
+        case Compare("id", "eq", str(value)):
+            return value
+        case And(parts):
+            return next(filter(None, map(_one_id, parts)), None)
+    return None
 
 
 def _unit(name: str, vector: Vector) -> Vector:
