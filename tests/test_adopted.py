@@ -166,7 +166,7 @@ def test_a_function_reads_what_no_key_holds(theirs: Any) -> None:
         "tenant": lambda metadata: str(metadata["customer_id"]),
         "scope": lambda metadata: f"{metadata['org']}/{metadata['team']}",
     }
-    store = adopt(theirs, fields)
+    store = adopt(theirs, fields, mode="followed")
     one = read(store)["r1"]
     assert (one.tenant, one.scope) == ("42", "acme/ops")
     ((rid, reason),) = store.left_out
@@ -360,6 +360,13 @@ def test_vectors_of_two_lengths_are_refused() -> None:
 def test_a_mapping_that_means_nothing_is_refused(shared: Any, fields: Any) -> None:
     with pytest.raises(ArgumentError, match="fields"):
         adopt(shared, fields)
+
+
+@pytest.mark.parametrize("name", ["tenant", "scope", "audience"])
+def test_who_may_see_a_row_of_an_owned_collection_is_said_by_a_key(shared: Any, name: str) -> None:
+    with pytest.raises(ArgumentError, match=f"{name}.*must carry it"):
+        adopt(shared, {name: str})
+    adopt(shared, {name: str}, mode="followed")
 
 
 def test_an_unknown_mode_is_refused(shared: Any) -> None:

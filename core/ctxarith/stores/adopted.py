@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from ctxarith.errors import ArgumentError, CtxArithError, RecordError, StoreError
 from ctxarith.model import Record
-from ctxarith.ports import Row, RowKey, Vector
+from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import And, Compare, Predicate
 from ctxarith.stores.collection import ChromaCollection, Kept, Raw, once_each, row_id
 from ctxarith.stores.flat import REVISION, restore
-from ctxarith.stores.foreign import Fields, Reading, names_a_tenant
+from ctxarith.stores.foreign import Fields, Reading, names_a_tenant, unit_vector
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -34,8 +32,10 @@ class Adopted:
     Their rows are read by these rules, and adopting changes nothing of theirs:
 
     * `fields` maps our fields to their metadata keys: `{"tenant": "customer", "created_at": "date"}`. A
-      function from their metadata to the value may stand for a key. A key of theirs that is called like
-      a field of ours maps by itself, `id` excepted; `None` switches that off, and the key stays out.
+      function from their metadata to the value may stand for a key, but not for the tenant, scope or
+      audience of an owned collection: a row that we write carries those keys of theirs as well.
+    * A key of theirs that is called like a field of ours maps by itself, `id` excepted. `None` switches
+      that off, and the key stays out.
     * `id` is their Chroma id unless mapped. `source_id` is `ref_doc_id`, `doc_id` or `document_id`, as
       LlamaIndex writes them, unless mapped (LangChain's loaders write `source`).
     * `slots` is a list of keys, or a mapping from attributes to keys; `subject` names the key of their
@@ -78,6 +78,8 @@ class Adopted:
         self._fields = Reading.of(fields)
         self._tenant_is_open = fields is None or "tenant" not in fields
         self._owned = mode == "owned"
+        if self._owned:
+            self._fields.check_writable()
         self._prepare = prepare
         self._reading: Reading | None = None
         self.left_out: list[LeftOut] = []
@@ -183,7 +185,7 @@ class Adopted:
         record, revision = self._record(raw)
         if raw.vector is None:
             raise RecordError(raw.name, "embedding", None, "the row has no vector")
-        return Row(record, raw.vector if self._is_ours(raw) else _unit(raw.name, raw.vector), revision)
+        return Row(record, raw.vector if self._is_ours(raw) else unit_vector(raw.name, raw.vector), revision)
 
     def _record(self, raw: Raw) -> tuple[Record, int]:
         if not self._is_ours(raw):
@@ -238,11 +240,3 @@ def _one_id(predicate: Predicate) -> str | None:
         case And(parts):
             return next(filter(None, map(_one_id, parts)), None)
     return None
-
-
-def _unit(name: str, vector: Vector) -> Vector:
-    if not np.isfinite(vector).all():
-        raise RecordError(name, "embedding", None, "the vector holds numbers that are not finite")
-    exact = vector.astype(np.float64)
-    length = float(np.linalg.norm(exact))
-    return vector if length == 0 else (exact / length).astype(np.float32)

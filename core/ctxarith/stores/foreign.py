@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ctxarith.errors import ArgumentError, RecordError
 from ctxarith.ingest.slots import SUBJECT_KEY
 from ctxarith.model import DEFAULT_TENANT, RESERVED, TIME_FIELDS, Record, Slot
 from ctxarith.normalise import clean_metadata
+from ctxarith.ports import Vector
 from ctxarith.stores.collection import Raw
 
 Source = str | Callable[[Mapping[str, Any]], Any]
@@ -72,6 +75,17 @@ class Reading:
             subject=given.get("subject") or SUBJECT_KEY,
         )
 
+    def check_writable(self) -> None:
+        """Refuse fields that a row of ours could not carry in their keys too.
+
+        Raises:
+            ArgumentError: a function says who may see a row.
+        """
+        for name in _GUARDS:
+            if not isinstance(self.sources.get(name, ""), str):
+                rule = "in an owned collection the name of a metadata key, since what we write must carry it"
+                raise ArgumentError(f"fields[{name!r}]", self.sources[name], rule)
+
     def without_tenant(self) -> Reading:
         """The same for a collection in which no row names a tenant."""
         sources = {name: source for name, source in self.sources.items() if name != "tenant"}
@@ -117,15 +131,17 @@ class Reading:
 
     def kept_metadata(self, raw: Raw) -> tuple[dict[str, Any], list[str]]:
         """Their metadata as far as a record can hold it, and the keys that are read nowhere."""
-        kept: dict[str, Any] = {}
-        refused = []
         known = {*self.sources.values(), *self.off, *_LLAMA}
-        for key, value in raw.metadata.items():
-            if key in RESERVED or key in _LLAMA:
-                refused += [] if key in known else [key]
-                continue
+        apart = [key for key in raw.metadata if key in RESERVED or key in _LLAMA]
+        refused = [key for key in apart if key not in known]
+        plain = {key: value for key, value in raw.metadata.items() if key not in apart}
+        try:
+            return clean_metadata(raw.name, plain, RESERVED), refused
+        except RecordError:
+            kept: dict[str, Any] = {}
+        for key, value in plain.items():
             try:
-                kept.update(clean_metadata(raw.name, {key: value}, RESERVED))
+                kept |= clean_metadata(raw.name, {key: value}, RESERVED)
             except RecordError:
                 refused.append(key)
         return kept, refused
@@ -172,6 +188,19 @@ class Reading:
 def names_a_tenant(rows: Iterator[Raw]) -> bool:
     """Whether any row has a key of that name."""
     return any("tenant" in raw.metadata for raw in rows)
+
+
+def unit_vector(name: str, vector: Vector) -> Vector:
+    """A vector of any space, for the cosine; one of zeros (a blank text) stays.
+
+    Raises:
+        RecordError: it holds numbers that are not finite.
+    """
+    if not np.isfinite(vector).all():
+        raise RecordError(name, "embedding", None, "the vector holds numbers that are not finite")
+    exact = vector.astype(np.float64)
+    length = float(np.linalg.norm(exact))
+    return vector if length == 0 else (exact / length).astype(np.float32)
 
 
 def _is_source(name: str, source: object) -> bool:
