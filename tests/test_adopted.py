@@ -99,6 +99,7 @@ def row(record: Record, *vector: float, revision: int = 0) -> Row:
     return Row(PREPARATION.prepare(record), np.asarray(vector or (1, 0), np.float32), revision)
 
 
+@pytest.mark.filterwarnings("ignore:the rows are deleted")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("fields", [None, MAPPED], ids=["by name", "mapped"])
 def test_an_owned_collection_keeps_the_law(check: Check, fields: Any, tmp_path: Path) -> None:
@@ -530,6 +531,11 @@ def test_a_row_that_only_looks_like_ours_gets_no_other_tenant(shared: Any) -> No
     assert read(owned) == {}
     assert [rid for rid, _ in owned.left_out] == ["r1", "r2"]
     assert {one.tenant for one in read(followed).values()} == {"acme"}
+
+
+def test_scrubbing_says_what_it_cannot_do(shared: Any) -> None:
+    with pytest.warns(UserWarning, match="chroma vacuum"):
+        adopt(shared).scrub()
 
 
 def test_a_folder_is_not_written_by_reading_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
@@ -122,7 +123,12 @@ class Adopted:
         self._collection.drop(self._places(keys).values())
 
     def scrub(self) -> None:
-        """Nothing: the files are those of the client that the caller opened."""
+        """Warn: what Chroma keeps of deleted rows lies in files that the caller's client holds."""
+        warnings.warn(
+            "the rows are deleted, and traces may stay in the files of the adopted Chroma collection: "
+            "close every client of it and run `chroma vacuum --path ...`",
+            stacklevel=2,
+        )
 
     def close(self) -> None:
         """Nothing: the client stays the caller's."""
