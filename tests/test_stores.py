@@ -12,6 +12,8 @@ from typing import Any
 import chromadb
 import numpy as np
 import pytest
+from chromadb.api import ClientAPI
+from chromadb.config import Settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +33,11 @@ MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 
 def row(record: Record, *vector: float, revision: int = 0) -> Row:
     return Row(record, np.asarray(vector or (1, 0), np.float32), revision)
+
+
+def another_client(folder: Path) -> ClientAPI:
+    """Of the same process, with the settings that Chroma wants to be equal."""
+    return chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False))
 
 
 def keys(rows: Iterator[Row] | Sequence[Row]) -> list[RowKey]:
@@ -191,9 +198,6 @@ def test_plain_chroma_reads_and_filters_what_we_wrote(tmp_path: Path) -> None:
     assert np.asarray(found["embeddings"]).tolist() == [[1, 0]]
     (metadata,) = found["metadatas"] or []
     assert {key: value for key, value in metadata.items() if not key.startswith("ctx_")} == {
-        "id": "r1",
-        "source_id": "r1",
-        "version": "1",
         "tenant": "default",
         "scope": "",
         "created_at": 1_772_323_200,
@@ -317,3 +321,81 @@ def test_chromas_own_search_works_after_scrubbing(tmp_path: Path) -> None:
     collection = chromadb.PersistentClient(str(tmp_path)).get_collection("ctxarith")
     found = [collection.query(query_embeddings=at, n_results=1)["ids"] for at in ([1.0, 0.0], [-1.0, 0.0])]
     assert found == [[["default|r0|1"]], [["default|late|1"]]]
+
+
+def test_rows_are_not_skipped_while_others_remove_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chromadb.api.client.Client, "get_max_batch_size", lambda self: 3)
+    store = ChromaStore(tmp_path)
+    store.write([row(Record(id=f"r{n}", text="x")) for n in range(9)])
+    reading = store.rows()
+    seen = [next(reading).record.id]
+    store.remove([RowKey("default", name, "1") for name in (*seen, "r8")])
+    seen += [one.record.id for one in reading]
+    assert set(seen) >= {f"r{n}" for n in range(8)}
+    assert len(seen) == len(set(seen))
+
+
+def test_rows_that_chromas_graph_loses_are_still_read_with_their_vectors(tmp_path: Path) -> None:
+    # CH-19: removals and new vectors make rows unreachable for Chroma's own search; we do not ask it.
+    random = np.random.default_rng(7)
+    units = random.standard_normal((5_200, 32)).astype(np.float32)
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    made = [Record(id=f"r{n}", text="x") for n in range(4_000)]
+    store = ChromaStore(tmp_path)
+    store.write([Row(one, unit) for one, unit in zip(made, units, strict=False)])
+    order = random.permutation(4_000)
+    gone, moved, kept = order[:2_000], order[2_000:2_600], order[2_600:]
+    store.remove([RowKey("default", f"r{n}", "1") for n in gone])
+    wanted = {f"r{n}": units[n] for n in kept} | {f"r{n}": units[4_000 + n % 1_200] for n in moved}
+    store.write([Row(made[n], wanted[f"r{n}"]) for n in moved])
+    store.close()
+    found = {one.record.id: one.vector for one in ChromaStore(tmp_path).rows()}
+    assert sorted(found) == sorted(wanted)
+    assert all(np.allclose(found[name], vector, atol=1e-6) for name, vector in wanted.items())
+
+
+def test_a_row_gets_no_lists_of_a_collection_that_was_deleted(tmp_path: Path) -> None:
+    # chroma-core/chroma#7594: its rows' numbers are used again, and their lists are still there.
+    client = another_client(tmp_path)
+    other = client.create_collection("other", embedding_function=None)
+    lists: Any = {"audience": ["sales"], "tags": ["ghost"]}
+    other.add(ids=["x"], embeddings=[1.0, 0.0], documents=["x"], metadatas=[lists])
+    client.delete_collection("other")
+    store = ChromaStore(tmp_path)
+    plain = Record(id="r1", text="x")
+    store.write([row(plain)])
+    found = client.get_collection("ctxarith").get(include=["metadatas"])["metadatas"] or [{}]
+    assert found[0]["tags"] == ["ghost"], "Chroma has mended it: the lists of flat.py can go"
+    assert [one.record for one in store.rows()] == [plain]
+
+
+def test_the_last_of_two_rows_with_one_key_counts(tmp_path: Path) -> None:
+    # CH-12
+    store = ChromaStore(tmp_path)
+    store.write(
+        [row(Record(id="r1", text="v1")), row(Record(id="r2", text="x")), row(Record(id="r1", text="v2"))]
+    )
+    assert sorted((one.record.id, one.record.text) for one in store.rows()) == [("r1", "v2"), ("r2", "x")]
+
+
+def test_reading_a_folder_in_which_nothing_was_written_makes_no_file(tmp_path: Path) -> None:
+    assert list(ChromaStore(tmp_path).rows()) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_our_collection_has_a_light_graph_and_one_that_exists_keeps_its_own(tmp_path: Path) -> None:
+    client = another_client(tmp_path)
+    client.create_collection("theirs", embedding_function=None)
+    for name in ("theirs", "ctxarith"):
+        ChromaStore(tmp_path, collection=name).write([row(Record(id="r1", text="x"))])
+    graphs = [client.get_collection(name).configuration["hnsw"] or {} for name in ("theirs", "ctxarith")]
+    assert [(graph["space"], graph["max_neighbors"]) for graph in graphs] == [("l2", 16), ("cosine", 4)]
+
+
+def test_a_row_of_another_tool_is_named(tmp_path: Path) -> None:
+    made = another_client(tmp_path).create_collection("ctxarith", embedding_function=None)
+    made.add(ids=["7b1f"], embeddings=[1.0, 0.0], documents=["x"])
+    with pytest.raises(StoreError, match=r"7b1f.*not written by this library"):
+        list(ChromaStore(tmp_path).rows())

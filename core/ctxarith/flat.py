@@ -1,8 +1,9 @@
 """Records as flat metadata and back, without loss.
 
-Every field and metadata key stands under its own name, so that other tools can read and filter it.
-Times are epoch seconds. What flat metadata cannot say is said beside it under keys that begin with
-`ctx_`: which keys are times, slots as JSON, the revision.
+What other tools may want to read and filter by stands under its own name: tenant, scope, dates, rights
+and every metadata key; source and version where they say something. Times are epoch seconds. The rest is
+one JSON text under `ctx_record`, since each key of its own costs Chroma some 40 microseconds a row: the
+id, the revision, counts and hash, slots, and which keys are times or lists.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -21,50 +21,70 @@ from ctxarith.plain import FIELDS, jsonable, record_as_dict, record_from, truste
 
 Flat = dict[str, Any]
 
-REVISION = "ctx_revision"
-TIMES = "ctx_times"
-SLOTS = "ctx_slots"
+BESIDE = "ctx_record"
+# Fields that no filter of another tool finds, or not always.
+HIDDEN = frozenset(("id", "source_id", "version", "token_count", "entity_count"))
 
-_CORE = tuple(name for name in FIELDS if name not in ("text", "slots", "metadata"))
+_APART = ("text", "slots", "metadata", "id", "token_count", "entity_count", "content_hash")
+_COUNTED = ("token_count", "entity_count", "content_hash")
+_CORE = tuple(name for name in FIELDS if name not in _APART)
 _core_of = attrgetter(*_CORE)
-_ALWAYS = {"id", "source_id", "version", "tenant", "scope"}
 # The types in which the fields come back.
-_KINDS: dict[str, type] = dict.fromkeys(_CORE, str)
+_KINDS: dict[str, type] = dict.fromkeys((*_CORE, "id", "content_hash"), str)
 _KINDS |= dict.fromkeys(TIME_FIELDS, datetime) | dict.fromkeys(("supersedes", "audience"), tuple)
 _KINDS |= dict.fromkeys(("token_count", "entity_count"), int)
 _SCALARS = frozenset((str, int, float, bool, datetime))
 _NEAR = 1_900 * 365 * 86_400  # so many seconds before or after 1970 are a year between 1 and 9999
-_ABSENT: dict[str, Any] = dict.fromkeys(_CORE) | {"slots": (), "supersedes": (), "audience": ()}
+_ABSENT: dict[str, Any] = {**dict.fromkeys(_KINDS), "slots": (), "supersedes": (), "audience": ()}
 
 
 def flatten(record: Record, revision: int) -> Flat:
     """Flat metadata of a record; its text is stored as the document."""
-    flat: Flat = {REVISION: revision}
+    flat: Flat = {}
     times: dict[str, str | None] = {}
     for name, value in zip(_CORE, _core_of(record), strict=True):
         if value is not None and value != ():
             flat[name] = _flat(name, value, times)
+    if record.source_id == record.id:
+        del flat["source_id"]
+    if record.version == "1":
+        del flat["version"]
     for name, value in record.metadata.items():
         flat[name] = _flat(name, value, times)
+    beside: dict[str, Any] = {"id": record.id, "revision": revision}
+    beside |= {name: value for name in _COUNTED if (value := getattr(record, name)) is not None}
+    lists = [name for name, value in flat.items() if isinstance(value, list)]
     if times:
-        flat[TIMES] = json.dumps(times)
+        beside["times"] = times
+    if lists:
+        beside["lists"] = lists
     if record.slots:
-        flat[SLOTS] = json.dumps(_tagged(record_as_dict(record)["slots"]))
+        beside["slots"] = _tagged(record_as_dict(record)["slots"])
+    flat[BESIDE] = json.dumps(beside)
     return flat
 
 
 def restore(flat: Mapping[str, Any], text: str) -> tuple[Record, int]:
-    """The record that `flatten` was given, and its revision."""
-    times = _times(flat.get(TIMES) or "{}")
-    core: dict[str, Any] = {}
+    """The record that `flatten` was given, and its revision.
+
+    Raises:
+        ValueError, KeyError, TypeError, CtxArithError: something else wrote this.
+    """
+    beside = json.loads(flat[BESIDE])
+    if not isinstance(beside, dict) or not isinstance(beside.get("slots", []), list):
+        raise ValueError(f"{BESIDE} is not what was written")
+    times, lists = beside.get("times", {}), beside.get("lists", ())
+    core: dict[str, Any] = {"id": beside["id"], "source_id": beside["id"], "version": "1"}
+    core |= {name: beside[name] for name in _COUNTED if name in beside}
     metadata: dict[str, Any] = {}
     for name, value in flat.items():
-        if name.startswith("ctx_"):
+        # Chroma (1.5.9, issue 7594) gives new rows the lists of a collection that was deleted.
+        if name.startswith("ctx_") or (isinstance(value, list) and name not in lists):
             continue
         given = _time(value, times[name]) if name in times else _listed(value)
         (core if name in _KINDS else metadata)[name] = given
-    slots = _untagged(json.loads(flat[SLOTS])) if flat.get(SLOTS) else []
-    revision = int(flat.get(REVISION, 0))
+    slots = _untagged(beside.get("slots", []))
+    revision = int(beside.get("revision", 0))
     if not slots and _as_written(core) and all(map(_is_plain, metadata.values())):
         # Nothing but `flatten` writes this shape, of a record that has passed the border.
         known = {**_ABSENT, **core, "text": text, "metadata": MappingProxyType(metadata)}
@@ -73,7 +93,7 @@ def restore(flat: Mapping[str, Any], text: str) -> tuple[Record, int]:
 
 
 def _as_written(core: Mapping[str, Any]) -> bool:
-    if not core.keys() >= _ALWAYS:
+    if "tenant" not in core or "scope" not in core or not core["id"]:
         return False
     return all(type(value) is _KINDS[name] for name, value in core.items())
 
@@ -120,13 +140,6 @@ def _time(value: Any, exact: str | None) -> Any:
     if isinstance(value, list | tuple):
         return tuple(instant(one) for one in value)
     return instant(value if exact is None else exact)
-
-
-@lru_cache(maxsize=1024)
-def _times(text: str) -> Mapping[str, str | None]:
-    """Which keys are times. Rows of a kind say the same, so few texts are read."""
-    times: dict[str, str | None] = json.loads(text)
-    return times
 
 
 def _listed(value: Any) -> Any:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal
 
 from ctxarith.errors import ArgumentError, CtxArithError, RecordError, StoreError
-from ctxarith.flat import REVISION, restore
+from ctxarith.flat import BESIDE, restore
 from ctxarith.model import Record
-from ctxarith.ports import Row, RowKey, Vector
-from ctxarith.predicate import Predicate
+from ctxarith.ports import Row, RowKey
+from ctxarith.predicate import And, Compare, Predicate
 from ctxarith.stores.collection import ChromaCollection, Kept, Raw, once_each, row_id
-from ctxarith.stores.foreign import Fields, Reading, names_a_tenant
+from ctxarith.stores.foreign import Fields, Reading, names_a_tenant, unit_vector
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 LeftOut = tuple[str, str]
 
+# Of SQLite's variables in one request.
+_MOST_NAMES = 500
+_BESIDE = "ctx_beside"
 _ADVICE = "the adopted Chroma collection failed, see that its folder or server is well and try again"
 
 
@@ -30,8 +33,10 @@ class Adopted:
     Their rows are read by these rules, and adopting changes nothing of theirs:
 
     * `fields` maps our fields to their metadata keys: `{"tenant": "customer", "created_at": "date"}`. A
-      function from their metadata to the value may stand for a key. A key of theirs that is called like
-      a field of ours maps by itself, `id` excepted; `None` switches that off, and the key stays out.
+      function from their metadata to the value may stand for a key, but not for the tenant, scope or
+      audience of an owned collection: a row that we write carries those keys of theirs as well.
+    * A key of theirs that is called like a field of ours maps by itself, `id` excepted. `None` switches
+      that off, and the key stays out.
     * `id` is their Chroma id unless mapped. `source_id` is `ref_doc_id`, `doc_id` or `document_id`, as
       LlamaIndex writes them, unless mapped (LangChain's loaders write `source`).
     * `slots` is a list of keys, or a mapping from attributes to keys; `subject` names the key of their
@@ -74,6 +79,8 @@ class Adopted:
         self._fields = Reading.of(fields)
         self._tenant_is_open = fields is None or "tenant" not in fields
         self._owned = mode == "owned"
+        if self._owned:
+            self._fields.check_writable()
         self._prepare = prepare
         self._reading: Reading | None = None
         self.left_out: list[LeftOut] = []
@@ -89,7 +96,9 @@ class Adopted:
 
     def select(self, predicate: Predicate) -> Iterator[Row]:
         """The rows whose record matches, by evaluation in Python: their keys are not our fields."""
-        found = self._read(self._collection.ids(), [], set())
+        rid = _one_id(predicate)
+        near = self._collection.ids() if rid is None else [rid, *self._named([rid])]
+        found = self._read(list(dict.fromkeys(near)), [], set())
         return (row for row in found if predicate.matches(row.record))
 
     def can(self, predicate: Predicate) -> bool:
@@ -104,14 +113,9 @@ class Adopted:
         """Insert or replace, each row whole; a row of theirs is replaced under its own Chroma id."""
         self._must_own()
         once = once_each(rows)
-        for row in once:
-            kept = Raw(row.record.id, "", row.record.metadata, None)
-            if reason := self._how().disagreement(kept, row.record):
-                raise StoreError(
-                    f"the record {row.record.id!r} is not written, {reason}: give both one value"
-                )
+        beside = {row.key: self._beside(row.record) for row in once}
         places = self._places([row.key for row in once])
-        self._collection.put(Kept(places[row.key], row) for row in once)
+        self._collection.put(Kept(places[row.key], row, beside[row.key]) for row in once)
 
     def remove(self, keys: Sequence[RowKey]) -> None:
         """Remove those of the keys that are there."""
@@ -119,7 +123,12 @@ class Adopted:
         self._collection.drop(self._places(keys).values())
 
     def scrub(self) -> None:
-        """Nothing: the files are those of the client that the caller opened."""
+        """Warn: what Chroma keeps of deleted rows lies in files that the caller's client holds."""
+        warnings.warn(
+            "the rows are deleted, and traces may stay in the files of the adopted Chroma collection: "
+            "close every client of it and run `chroma vacuum --path ...`",
+            stacklevel=2,
+        )
 
     def close(self) -> None:
         """Nothing: the client stays the caller's."""
@@ -130,6 +139,15 @@ class Adopted:
                 "this Chroma collection is followed, others write it: write through its own library, then "
                 "call sync(); or adopt it as 'owned'"
             )
+
+    def _beside(self, record: Record) -> dict[str, Any]:
+        """The id to find a row by, and their keys that say who may see it: without these it is not ours."""
+        guards = self._how().guards(record)
+        row = Raw(record.id, "", {**record.metadata, **guards}, None)
+        if reason := self._how().disagreement(row, record):
+            raise StoreError(f"the record {record.id!r} is not written, {reason}: give both one value")
+        found_by = {**guards, "id": record.id}
+        return {**found_by, _BESIDE: json.dumps(list(found_by))}
 
     def _looked_at(self) -> Reading:
         """The fields as given; without the tenant where nobody speaks of one."""
@@ -146,7 +164,7 @@ class Adopted:
 
     def _is_ours(self, raw: Raw) -> bool:
         # A followed collection holds no row of ours, whatever a row says.
-        return self._owned and REVISION in raw.metadata
+        return self._owned and BESIDE in raw.metadata
 
     def _read(self, ids: Sequence[str], left_out: list[LeftOut], refused: set[str]) -> Iterator[Row]:
         seen: dict[RowKey, str] = {}
@@ -174,16 +192,18 @@ class Adopted:
         record, revision = self._record(raw)
         if raw.vector is None:
             raise RecordError(raw.name, "embedding", None, "the row has no vector")
-        return Row(record, raw.vector if self._is_ours(raw) else _unit(raw.name, raw.vector), revision)
+        return Row(record, raw.vector if self._is_ours(raw) else unit_vector(raw.name, raw.vector), revision)
 
     def _record(self, raw: Raw) -> tuple[Record, int]:
         if not self._is_ours(raw):
             return self._prepare(self._how().record(raw)), 0
         try:
-            record, revision = restore(raw.metadata, raw.text or "")
+            beside = json.loads(raw.metadata.get(_BESIDE, "[]"))
+            own = {key: value for key, value in raw.metadata.items() if key not in beside}
+            record, revision = restore(own, raw.text or "")
         except (CtxArithError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(
-                raw.name, REVISION, None, f"looks like ours and cannot be read: {error}"
+                raw.name, BESIDE, None, f"looks like ours and cannot be read: {error}"
             ) from error
         if reason := self._how().disagreement(raw, record):
             raise RecordError(raw.name, "tenant", record.tenant, reason)
@@ -193,11 +213,8 @@ class Adopted:
         """The Chroma id of each key: where its row is, else where a new one goes."""
         wanted = {row_id(key): key for key in keys}
         near = [*wanted, *(key.id for key in keys)]
-        source = self._fields.sources.get("id")
-        if isinstance(source, str):
-            ids = list(dict.fromkeys(key.id for key in keys))
-            for start in range(0, len(ids), 500):
-                near += self._collection.ids({source: {"$in": ids[start : start + 500]}})
+        if "id" in self._fields.sources:
+            near += self._named(list({key.id for key in keys}))
         places: dict[RowKey, str] = {}
         taken: dict[str, str] = {}
         for raw in self._collection.pages(dict.fromkeys(near), vectors=False):
@@ -211,10 +228,22 @@ class Adopted:
             places.setdefault(key, name)
         return {key: places[key] for key in wanted.values()}
 
+    def _named(self, ids: Sequence[str]) -> list[str]:
+        """The Chroma ids of the rows in which one of the ids stands as metadata: ours, and mapped ones."""
+        keys = dict.fromkeys(("id", self._fields.sources.get("id", "id")))
+        found: list[str] = []
+        for start in range(0, len(ids), _MOST_NAMES):
+            named = {"$in": list(ids[start : start + _MOST_NAMES])}
+            for key in keys:
+                found += self._collection.ids({str(key): named})
+        return found
 
-def _unit(name: str, vector: Vector) -> Vector:
-    if not np.isfinite(vector).all():
-        raise RecordError(name, "embedding", None, "the vector holds numbers that are not finite")
-    exact = vector.astype(np.float64)
-    length = float(np.linalg.norm(exact))
-    return vector if length == 0 else (exact / length).astype(np.float32)
+
+def _one_id(predicate: Predicate) -> str | None:
+    """The id that every matching record has, if the condition names one."""
+    match predicate:
+        case Compare("id", "eq", str(value)):
+            return value
+        case And(parts):
+            return next(filter(None, map(_one_id, parts)), None)
+    return None

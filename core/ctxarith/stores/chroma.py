@@ -108,7 +108,10 @@ class ChromaStore(ChromaRows):
             self._collection = opened(self._client, self._name, advice, alone=True)
         except Exception as error:
             self.close()
-            raise StoreError(f"{advice}: {error}") from error
+            raise StoreError(
+                f"Chroma cannot be opened in {place!r}, close other clients of this folder or restore it "
+                f"from a copy: {error}"
+            ) from error
         return self._collection
 
     def _read(self, ids: Sequence[str]) -> Iterator[Row]:

@@ -88,7 +88,7 @@ def checked_name(name: str) -> str:
 def _row(raw: Raw) -> Row:
     try:
         record, revision = restore(raw.metadata, raw.text or "")
-    except (CtxArithError, ValueError, KeyError, TypeError) as error:
+    except (CtxArithError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"the Chroma row {raw.name!r} was not written by this library: {error}") from error
     if raw.vector is None:
         raise StoreError(f"the Chroma row {raw.name!r} has lost its vector: restore the store from a copy")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxarith.flat import seconds
+from ctxarith.flat import HIDDEN, seconds
 from ctxarith.model import TIME_FIELDS
 from ctxarith.predicate import And, Compare, OneOf, Or, Predicate
 from ctxarith.scopes import Scope
@@ -35,6 +35,8 @@ def narrowing(predicate: Predicate) -> ChromaWhere | None:
             return None if None in branches else _joined("$or", [b for b in branches if b is not None])
         case Scope():
             return narrowing(predicate.lowered())
+        case OneOf(name) | Compare(name) if name in HIDDEN:
+            return None
         case OneOf(name, values, negated=False) if 0 < len(values) <= _LARGEST_SET:
             branches = [_equal(name, kind, value) for kind, value in values]
             return None if None in branches else _joined("$or", [b for b in branches if b is not None])
@@ -53,6 +55,8 @@ def compiles_exactly(predicate: Predicate) -> bool:
     match predicate:
         case And(parts) | Or(parts):
             return bool(parts) and all(map(compiles_exactly, parts))
+        case OneOf(name) | Compare(name) if name in HIDDEN:
+            return False
         case OneOf(name, values, negated=False):
             return narrowing(predicate) is not None and all(kind in ("str", "bool") for kind, _ in values)
         case Compare(name, "eq", _):

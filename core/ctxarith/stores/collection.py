@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -39,10 +40,11 @@ class Raw(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A row of ours with the Chroma id under which it is kept."""
+    """A row of ours with the Chroma id under which it is kept, and metadata that is not the record's."""
 
     name: str
     row: Row
+    beside: Mapping[str, Any] = MappingProxyType({})
 
 
 class _VectorMissingError(Exception):
@@ -101,7 +103,7 @@ class ChromaCollection:
             ids=[kept.name for kept in rows],
             embeddings=np.stack([kept.row.vector for kept in rows]),
             documents=[kept.row.record.text for kept in rows],
-            metadatas=[flatten(kept.row.record, kept.row.revision) for kept in rows],
+            metadatas=[{**flatten(kept.row.record, kept.row.revision), **kept.beside} for kept in rows],
         )
 
     def _page(self, ids: list[str], *, vectors: bool) -> list[Raw]:

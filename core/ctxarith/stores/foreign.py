@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ctxarith.errors import ArgumentError, RecordError
 from ctxarith.ingest.slots import SUBJECT_KEY
 from ctxarith.model import DEFAULT_TENANT, RESERVED, TIME_FIELDS, Record, Slot
 from ctxarith.normalise import clean_metadata
+from ctxarith.ports import Vector
 from ctxarith.stores.collection import Raw
 
 Source = str | Callable[[Mapping[str, Any]], Any]
@@ -72,6 +75,17 @@ class Reading:
             subject=given.get("subject") or SUBJECT_KEY,
         )
 
+    def check_writable(self) -> None:
+        """Refuse fields that a row of ours could not carry in their keys too.
+
+        Raises:
+            ArgumentError: a function says who may see a row.
+        """
+        for name in _GUARDS:
+            if not isinstance(self.sources.get(name, ""), str):
+                rule = "in an owned collection the name of a metadata key, since what we write must carry it"
+                raise ArgumentError(f"fields[{name!r}]", self.sources[name], rule)
+
     def without_tenant(self) -> Reading:
         """The same for a collection in which no row names a tenant."""
         sources = {name: source for name, source in self.sources.items() if name != "tenant"}
@@ -90,34 +104,44 @@ class Reading:
         metadata, _ = self.kept_metadata(raw)
         return Record(id=rid, text=raw.text, **given, slots=self._slots(raw), metadata=metadata)
 
+    def guards(self, record: Record) -> dict[str, Any]:
+        """Their keys that say who may see a row, as a row of ours must carry them too."""
+        said = {key: getattr(record, name) for name, key in self._guard_keys().items()}
+        flat = {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
+        return {key: value for key, value in flat.items() if value != [] and key not in record.metadata}
+
     def disagreement(self, raw: Raw, record: Record) -> str | None:
-        """Where a row of ours still carries a key of theirs that says otherwise who may see it."""
-        carried = {
-            name: source
-            for name in _GUARDS
-            if isinstance(source := self.sources.get(name), str)
-            and source not in RESERVED
-            and source in raw.metadata
-        }
-        if not carried:
+        """Where a row of ours and the keys of theirs that it carries differ on who may see it."""
+        keys = self._guard_keys()
+        if not keys:
             return None
-        read = replace(self, sources=carried, slots={}).record(raw._replace(text=""))
-        for name, source in carried.items():
+        try:
+            given = replace(self, sources=keys)._given(raw)
+            read = Record(record.id, "", **{name: given[name] for name in keys if name in given})
+        except RecordError as error:
+            return str(error)
+        for name, key in keys.items():
             if getattr(read, name) != getattr(record, name):
-                return f"its metadata key {source!r} names another {name} than the record itself"
+                return f"its metadata key {key!r} names another {name} than the record itself"
         return None
+
+    def _guard_keys(self) -> dict[str, str]:
+        found = {name: self.sources.get(name) for name in _GUARDS}
+        return {name: key for name, key in found.items() if isinstance(key, str) and key not in RESERVED}
 
     def kept_metadata(self, raw: Raw) -> tuple[dict[str, Any], list[str]]:
         """Their metadata as far as a record can hold it, and the keys that are read nowhere."""
-        kept: dict[str, Any] = {}
-        refused = []
         known = {*self.sources.values(), *self.off, *_LLAMA}
-        for key, value in raw.metadata.items():
-            if key in RESERVED or key in _LLAMA:
-                refused += [] if key in known else [key]
-                continue
+        apart = [key for key in raw.metadata if key in RESERVED or key in _LLAMA]
+        refused = [key for key in apart if key not in known]
+        plain = {key: value for key, value in raw.metadata.items() if key not in apart}
+        try:
+            return clean_metadata(raw.name, plain, RESERVED), refused
+        except RecordError:
+            kept: dict[str, Any] = {}
+        for key, value in plain.items():
             try:
-                kept.update(clean_metadata(raw.name, {key: value}, RESERVED))
+                kept |= clean_metadata(raw.name, {key: value}, RESERVED)
             except RecordError:
                 refused.append(key)
         return kept, refused
@@ -164,6 +188,19 @@ class Reading:
 def names_a_tenant(rows: Iterator[Raw]) -> bool:
     """Whether any row has a key of that name."""
     return any("tenant" in raw.metadata for raw in rows)
+
+
+def unit_vector(name: str, vector: Vector) -> Vector:
+    """A vector of any space, for the cosine; one of zeros (a blank text) stays.
+
+    Raises:
+        RecordError: it holds numbers that are not finite.
+    """
+    if not np.isfinite(vector).all():
+        raise RecordError(name, "embedding", None, "the vector holds numbers that are not finite")
+    exact = vector.astype(np.float64)
+    length = float(np.linalg.norm(exact))
+    return vector if length == 0 else (exact / length).astype(np.float32)
 
 
 def _is_source(name: str, source: object) -> bool:
