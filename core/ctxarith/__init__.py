@@ -22,10 +22,11 @@ from ctxarith.errors import (
     StoreError,
 )
 from ctxarith.evidence import Decision, Drop, Found, Hit, Step, Trace
+from ctxarith.feed import Change
 from ctxarith.fields import field
 from ctxarith.history import Assertion
+from ctxarith.ingest.change import Added, Synced
 from ctxarith.ingest.slots import RuleSlots
-from ctxarith.ingest.write import Added
 from ctxarith.model import Record, Slot
 from ctxarith.policy import Policy, Principal
 from ctxarith.run import Result
@@ -46,6 +47,7 @@ __all__ = [
     "Assertion",
     "BudgetError",
     "Candidates",
+    "Change",
     "Corpus",
     "CorpusClosed",
     "CtxArithError",
@@ -72,6 +74,7 @@ __all__ = [
     "Stage",
     "Step",
     "StoreError",
+    "Synced",
     "Template",
     "Trace",
     "at_least",

@@ -54,3 +54,8 @@ def wanted_settings(
     if searchable is not None:
         wanted["searchable"] = "\n".join(searchable)
     return wanted
+
+
+def searchable_keys(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """The metadata keys that are embedded and indexed with the text."""
+    return tuple(filter(None, settings.get("searchable", "").split("\n")))

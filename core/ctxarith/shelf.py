@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -13,49 +12,36 @@ import numpy as np
 from ctxarith.errors import CtxArithError, EmbedderMismatch, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.snapshot import Indexer, Snapshot
+from ctxarith.ingest.change import Added, Synced, ended
 from ctxarith.ingest.keeper import Keeper
-from ctxarith.ingest.prepare import content_hash
 from ctxarith.ingest.vectors import Embed
-from ctxarith.ingest.write import Added, Segments, Writer
+from ctxarith.ingest.write import Writer
 from ctxarith.model import Record
-from ctxarith.ports import HOLDS, NO, YES, Entry, Journal, Lock, Row, Store, Vector
+from ctxarith.parts import Parts
+from ctxarith.ports import HOLDS, NO, YES, Entry, Store, Vector
 from ctxarith.progress import watching
-from ctxarith.remembered import check_whole, settled
+from ctxarith.remembered import check_whole, searchable_keys, settled
 
 _REFILLING = "refilling"
 _PAGE = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a shelf is made of.
-
-    `may_hold` says, without opening the store, whether it may hold rows; `own` that the store is in
-    our folder and written by us alone.
-    """
-
-    store: Store
-    journal: Journal
-    lock: Lock
-    segments: Segments
-    may_hold: Callable[[], bool] = lambda: True
-    own: bool = False
 
 
 class Shelf:
     """Readers take `snapshot` and need no lock; writers take turns."""
 
     def __init__(self, parts: Parts, wanted: Mapping[str, str]) -> None:
-        self._parts = parts
-        self._store, self._journal = parts.store, parts.journal
+        self._held = parts.held
+        self._file_lock = parts.lock
+        self._store, self._journal = parts.held.store, parts.journal
         self.settings = settled(parts.journal, wanted)
-        self._writer = Writer(parts.store, parts.journal, parts.lock, parts.segments)
+        self._writer = Writer(self._store, parts.journal, parts.lock, parts.segments)
         self._lock = threading.RLock()
         analyzer = Analyzer(self.settings["stem"] == YES, self.settings["stop_words"] == YES)
-        self.searchable = tuple(filter(None, self.settings["searchable"].split("\n")))
+        self.searchable = searchable_keys(self.settings)
         self._keeper = Keeper(parts.journal, parts.segments, Indexer(analyzer, self.searchable), self._lock)
         self._remembered: dict[str, str] = {}
-        self._compared = False
+        self._compared = parts.held.adopted
+        self.looked = False
         self.handles = 0
         self._inside = False
         self._begin()
@@ -73,9 +59,9 @@ class Shelf:
         segments = self._journal.state().segments
         if segments and HOLDS not in known:
             raise StoreError("journal.sqlite has lost its settings: restore it from a copy")
-        if segments or (self._parts.own and known.get(HOLDS) == NO):
+        if segments or (self._held.own and known.get(HOLDS) == NO):
             self._follow()
-        elif self._parts.may_hold() or known.get(HOLDS) == YES:
+        elif self._held.may_hold() or known.get(HOLDS) == YES:
             self._take_lock("the index is missing")
             self._rebuild()
 
@@ -87,7 +73,7 @@ class Shelf:
             self._rebuild()
 
     def _take_lock(self, reason: str) -> None:
-        if not self._parts.lock.take():
+        if not self._file_lock.take():
             raise StoreError(f"{reason}, and another process is writing this corpus: try again later")
 
     def _rebuild(self) -> None:
@@ -95,20 +81,26 @@ class Shelf:
         self._writer.recover()
         size = self._store.count()
         known = self._journal.settings()
-        if self._parts.own or known.get(HOLDS) == YES:
+        if self._held.own or known.get(HOLDS) == YES:
             check_whole(known, holds=size > 0)
         if size:
             with watching(size, "indexing") as watch:
                 self._keeper.rebuild(self._store.rows(), watch)
             self.remember()
+        self.looked = True
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self, *, to_store: bool = True) -> Iterator[None]:
         """One write of one thread: under the lock, on a store that agrees with the index.
 
         Raises:
-            StoreError: another process writes, or a write began inside another one.
+            StoreError: another process writes, a write began inside another one, or the store is others'.
         """
+        if to_store and self._held.followed:
+            raise StoreError(
+                "this collection is followed, others write it: write through its own library, then call "
+                "sync(); or adopt it as 'owned'"
+            )
         with self._lock:
             if self._inside:
                 raise StoreError("a write began inside another: an embedder must not write to its own corpus")
@@ -146,6 +138,11 @@ class Shelf:
     def store(self) -> Store:
         """The store behind the index."""
         return self._store
+
+    @property
+    def followed(self) -> bool:
+        """Whether others write the store, and we only read."""
+        return self._held.followed
 
     def check_dimension(self, length: int) -> None:
         """Refuse vectors of another length than the corpus holds.
@@ -204,9 +201,19 @@ class Shelf:
     def retire(self, tenant: str, ids: Iterable[str], now: datetime) -> int:
         """End the facts of the ids now; what they had retired stays retired."""
         with self._writing():
-            rows = [row for rid in dict.fromkeys(ids) for row in self._ending(tenant, rid, now)]
-            self._keeper.snapshot = self._writer.replace(rows, self._keeper.snapshot)
+            snapshot = self._keeper.snapshot
+            known = [row for rid in dict.fromkeys(ids) for row in snapshot.named(tenant, rid)]
+            rows = list(ended(map(snapshot.stored, known), now))
+            self._keeper.snapshot = self._writer.replace(rows, snapshot)
             return len({row.record.id for row in rows})
+
+    def sync(self) -> Synced:
+        """Look at the store, and take over what others have changed there."""
+        with self._writing(to_store=False):
+            self._keeper.snapshot, report = self._writer.taken_over(self._store.rows(), self._keeper.snapshot)
+            self.remember()
+            self.looked = True
+            return report
 
     def ids_of_source(self, tenant: str, source_id: str) -> list[str]:
         """The ids of a source's chunks."""
@@ -223,17 +230,7 @@ class Shelf:
         with self._lock:
             self._store.close()
             self._journal.close()
-            self._parts.lock.release()
-
-    def _ending(self, tenant: str, rid: str, now: datetime) -> Iterable[Row]:
-        snapshot = self._keeper.snapshot
-        for row in snapshot.named(tenant, rid):
-            record = snapshot.records[row]
-            if record.valid_until is not None and record.valid_until <= now:
-                continue
-            end = max(now, record.valid_from) if record.valid_from else now
-            ended = replace(record, valid_until=end)
-            yield Row(replace(ended, content_hash=content_hash(ended)), snapshot.vector(row))
+            self._file_lock.release()
 
     def remember(self, *, refilling: bool = False) -> None:
         """Note in the journal what the store must hold when it is opened again."""

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from ctxarith.errors import ArgumentError, StoreError
 from ctxarith.index.files import SegmentFiles, SegmentMemory
-from ctxarith.ports import Store
+from ctxarith.parts import Held, Parts
 from ctxarith.remembered import check_settings
-from ctxarith.shelf import Parts, Shelf
+from ctxarith.shelf import Shelf
 from ctxarith.stores.chroma import ChromaStore
-from ctxarith.stores.inmemory import InMemoryStore
 from ctxarith.stores.journal import SqliteJournal
 from ctxarith.stores.lock import NoLock, WriterLock
 
@@ -22,10 +21,13 @@ _OPEN: dict[Path, Shelf] = {}
 _OPENING = threading.Lock()
 
 
-def open_shelf(
-    path: str | Path, wanted: Mapping[str, str], make_store: Callable[[Path], Store] | None = None
-) -> Shelf:
+def open_shelf(path: str | Path, wanted: Mapping[str, str], hold: Callable[[Path], Held]) -> Shelf:
     """The shelf of a folder; opening it again in this process shares it.
+
+    Args:
+        path: the folder, made if need be.
+        wanted: settings that must not contradict what the folder remembers.
+        hold: makes the store, given the folder.
 
     Raises:
         StoreError: the folder cannot be used.
@@ -42,8 +44,7 @@ def open_shelf(
                 folder.mkdir(parents=True, exist_ok=True)
             except (OSError, ValueError) as error:
                 raise StoreError(f"the folder {str(folder)!r} cannot be used: {error}") from error
-            make = make_store or (lambda place: ChromaStore(place / CHROMA))
-            shelf = _made(folder, lambda: make(folder), wanted, own=make_store is None)
+            shelf = _made(folder, wanted, hold)
             _OPEN[folder] = shelf
         else:
             check_settings(shelf.settings, wanted)
@@ -51,36 +52,34 @@ def open_shelf(
         return shelf
 
 
-def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str], *, own: bool) -> Shelf:
+def _made(folder: Path, wanted: Mapping[str, str], hold: Callable[[Path], Held]) -> Shelf:
     journal = SqliteJournal(folder / "journal.sqlite")
     lock = WriterLock(folder / "writer.lock")
-    store: Store | None = None
+    held: Held | None = None
     try:
         check_settings(journal.settings(), wanted)
-        store = make()
-        parts = Parts(
-            store,
-            journal,
-            lock,
-            SegmentFiles(folder / "index"),
-            may_hold=(folder / CHROMA / "chroma.sqlite3").exists if own else lambda: True,
-            own=own,
-        )
-        shelf = Shelf(parts, wanted)
+        held = hold(folder)
+        shelf = Shelf(Parts(held, journal, lock, SegmentFiles(folder / "index")), wanted)
         shelf.remember()
     except BaseException:
         # What was not there before must not look as if it had been.
         journal.close()
-        if store is not None:
-            store.close()
+        if held is not None:
+            held.store.close()
         lock.release()
         raise
     return shelf
 
 
-def shelf_in_memory(wanted: Mapping[str, str]) -> Shelf:
-    """A shelf that is gone with the process."""
-    shelf = Shelf(Parts(InMemoryStore(), SqliteJournal(), NoLock(), SegmentMemory()), wanted)
+def in_chroma(folder: Path) -> Held:
+    """The default: a Chroma collection in the folder."""
+    place = folder / CHROMA
+    return Held(ChromaStore(place), may_hold=(place / "chroma.sqlite3").exists, own=True)
+
+
+def in_memory(held: Held, wanted: Mapping[str, str]) -> Shelf:
+    """A shelf whose index is gone with the process."""
+    shelf = Shelf(Parts(held, SqliteJournal(), NoLock(), SegmentMemory()), wanted)
     shelf.handles = 1
     return shelf
 
