@@ -88,6 +88,34 @@ class Embedder(Protocol):
         ...
 
 
+LOGIT, UNIT = "logit", "unit"
+
+
+class Reranker(Protocol):
+    """Reads the question and each passage together; `scale` says what its numbers are.
+
+    "logit": any real number, which the sigmoid maps to 0..1; "unit": from 0 to 1 already.
+    """
+
+    @property
+    def scale(self) -> str:
+        """LOGIT or UNIT: declared, since it cannot be told from the numbers."""
+        ...
+
+    def __call__(self, query: str, passages: list[str], /) -> Any:
+        """One number for each passage; higher is better."""
+        ...
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """A reranker that knows how much it can read at once."""
+
+    def windows(self, query: str, passage: str) -> Sequence[str]:
+        """The passage in parts that fit beside the query; the best part counts."""
+        ...
+
+
 class Store(Protocol):
     """Where rows live. It need not be quick: searches run on the index built from it.
 
