@@ -26,6 +26,7 @@ LAYERS = (
         "intake",
         "corpus",
         "load",
+        "trial",
         "session",
         "memory",
         "packet",
