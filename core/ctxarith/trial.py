@@ -66,7 +66,9 @@ def assess(
     ]
     settings = _settings(corpus, data, trial, rerank, first)
     if out is not None:
-        out.print(_table(rows, gaps, trial))
+        out.print(_table(rows, trial))
+        for row, gap in list(zip(rows, gaps, strict=True))[1:]:
+            out.print(f"{row.name} against {first.name}, {trial.metrics[0]}, 95 %: {gap}", markup=False)
         for name, value in settings.items():
             out.print(f"{name}: {value}", markup=False)
     runs = [
@@ -97,22 +99,17 @@ def _settings(
     }
 
 
-def _table(rows: list[Row], gaps: list[Difference], trial: Trial) -> Table:
+def _table(rows: list[Row], trial: Trial) -> Table:
     from rich.table import Table
 
     table = Table()
     table.add_column("run", no_wrap=True)
     for name in (*trial.metrics, "ms"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(f"{trial.metrics[0]} against {rows[0].name}, 95 %", justify="right", no_wrap=True)
-    for row, gap in zip(rows, gaps, strict=True):
+    for row in rows:
         scores = [f"{score:.4f}" for score in row.evaluation.scores.values()]
-        table.add_row(row.name, *scores, f"{row.ms:.0f}", "" if row is rows[0] else _short(gap))
+        table.add_row(row.name, *scores, f"{row.ms:.0f}")
     return table
-
-
-def _short(gap: Difference) -> str:
-    return f"{gap.mean:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
 
 
 def _interval(gap: Difference) -> dict[str, float]:

@@ -100,8 +100,9 @@ def _qrels(path: Path) -> dict[str, dict[str, int]]:
         if not row or (number == 1 and not row[-1].lstrip("-").isdigit()):
             continue
         try:
-            query, document, gain = row[0], row[-2], int(row[-1])
-        except (IndexError, ValueError) as error:
+            # Four columns are the form of TREC, with an iteration that nobody uses.
+            query, *_, document, gain = row[0], *row[1:-1], int(row[-1])
+        except ValueError as error:
             rule = f"line {number}: query, document and a whole number, with tabs between"
             raise ArgumentError("qrels", str(path), rule) from error
         qrels.setdefault(query, {})[document] = gain

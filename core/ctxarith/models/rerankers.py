@@ -10,7 +10,7 @@ from ctxarith.errors import ArgumentError
 from ctxarith.models.folders import model_name, sentence_transformers
 
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
-# What BERT's positions allow; a tokenizer that knows no bound claims 10^30.
+# What BERT's positions allow, for a model that says nothing of its bound.
 _LONGEST = 512
 # A window shares this part with the one before, so that no answer is lost on a cut.
 _OVERLAP = 4
@@ -27,7 +27,7 @@ class CrossEncoderReranker:
         model: a folder that holds the model, which is then read without any network; or a hub name.
         device: "cpu", "cuda", "mps"; by default what sentence-transformers finds.
         batch_size: pairs in one pass of the model.
-        max_length: tokens of query and passage together; by default the model's own bound.
+        max_length: tokens of query and passage together; by default the model's own bound, at most 512.
 
     Raises:
         ArgumentError: at construction, for a folder without a model or a number out of its range; at
@@ -85,8 +85,7 @@ class CrossEncoderReranker:
     @property
     def max_length(self) -> int:
         """Tokens of query and passage together."""
-        known = int(min(self._model.tokenizer.model_max_length, 10**9))
-        return min(self._asked or _LONGEST, known) if known < 10**9 else self._asked or _LONGEST
+        return int(self._model.tokenizer.model_max_length)
 
     @property
     def _room(self) -> int:
@@ -113,10 +112,13 @@ class CrossEncoderReranker:
         model = library.CrossEncoder(
             self._folder,
             device=self._device,
-            max_length=self._asked,
             local_files_only=Path(self._folder).is_dir(),
         )
         labels = int(model.config.num_labels)
         if labels != 1:
             raise ArgumentError("model", self._folder, f"gives {labels} numbers for a pair; a reranker one")
+        # Asked for more than the model has positions, it would fail at the first long passage.
+        positions = getattr(model.config, "max_position_embeddings", None) or _LONGEST
+        tokenizer = model.tokenizer
+        tokenizer.model_max_length = min(self._asked or _LONGEST, positions, tokenizer.model_max_length)
         return model
