@@ -16,7 +16,7 @@ from ctxarith.models.embedders import WordLlamaEmbedder, checked_embedder, ident
 from ctxarith.models.tokens import token_counter
 from ctxarith.normalise import clean_id
 from ctxarith.policy import Policy
-from ctxarith.ports import Clock, Embedder, TokenCounter
+from ctxarith.ports import Clock, Embedder, LlamaIndexEmbedding, TokenCounter
 from ctxarith.shelf import wanted_settings
 from ctxarith.stages.rerank import Rerank, Scorer, rerank
 
@@ -24,7 +24,7 @@ from ctxarith.stages.rerank import Rerank, Scorer, rerank
 class Options(TypedDict, total=False):
     """What a corpus may be told when it is opened; all of it may be left out.
 
-    embedder: any object with `embed_documents` and `embed_query`; offline by default.
+    embedder: any object with LangChain's or LlamaIndex's embedding methods; offline by default.
     policy: once set, every call must name its principal.
     clock: the present, as a function to an aware datetime; inject one to repeat a run.
     reranker: what `retrieve(rerank=True)` reads the best hits with, such as `CrossEncoderReranker()`;
@@ -37,7 +37,7 @@ class Options(TypedDict, total=False):
     naive_zone: the zone of times without an offset, which are refused otherwise.
     """
 
-    embedder: Embedder | None
+    embedder: Embedder | LlamaIndexEmbedding | None
     policy: Policy | None
     clock: Clock | None
     reranker: Scorer | Stage | None

@@ -116,6 +116,19 @@ class Windowed(Protocol):
         ...
 
 
+@runtime_checkable
+class LlamaIndexEmbedding(Protocol):
+    """An embedding model by LlamaIndex's names; taken wherever an `Embedder` is."""
+
+    def get_text_embedding_batch(self, texts: list[str], /) -> Any:
+        """One vector for each text."""
+        ...
+
+    def get_query_embedding(self, query: str, /) -> Any:
+        """The vector of a query."""
+        ...
+
+
 class Store(Protocol):
     """Where rows live. It need not be quick: searches run on the index built from it.
 

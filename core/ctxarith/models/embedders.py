@@ -13,7 +13,7 @@ import numpy as np
 from ctxarith.errors import ArgumentError, EmbeddingError
 from ctxarith.index.dense import unit
 from ctxarith.models.folders import model_name, sentence_transformers
-from ctxarith.ports import Embedder, Vector
+from ctxarith.ports import Embedder, LlamaIndexEmbedding, Vector
 
 _BATCH = 256
 # Averages of static vectors say no more beyond this; a megabyte of text must not cost seconds.
@@ -103,7 +103,7 @@ class SentenceTransformerEmbedder:
 class LlamaIndexEmbedder:
     """An embedding model of LlamaIndex (`get_text_embedding_batch`, `get_query_embedding`) as one of ours."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: LlamaIndexEmbedding) -> None:
         self.name = identity(model)
         self._model = model
 
@@ -120,8 +120,7 @@ def checked_embedder(embedder: object) -> Embedder:
     """An object with LangChain's or LlamaIndex's embedding methods, or a clear refusal."""
     if isinstance(embedder, Embedder):
         return embedder
-    llama = ("get_text_embedding_batch", "get_query_embedding")
-    if all(callable(getattr(embedder, method, None)) for method in llama):
+    if isinstance(embedder, LlamaIndexEmbedding):
         return LlamaIndexEmbedder(embedder)
     raise ArgumentError(
         "embedder",
@@ -135,7 +134,8 @@ def identity(embedder: object) -> str:
     """The name by which a corpus remembers its embedding model."""
     for attribute in ("name", "model_name", "model"):
         value = getattr(embedder, attribute, None)
-        if isinstance(value, str) and value:
+        # LlamaIndex calls every model "unknown" that nobody has named.
+        if isinstance(value, str) and value not in ("", "unknown"):
             return value
     return f"{type(embedder).__module__}.{type(embedder).__qualname__}"
 
