@@ -285,7 +285,7 @@ class OfLlamaIndex:
 
 def test_an_object_with_llamaindexs_methods_is_taken_and_remembered_by_its_class() -> None:
     model = OfLlamaIndex()
-    corpus = Corpus.in_memory(embedder=model)  # type: ignore[typeddict-item]
+    corpus = Corpus.in_memory(embedder=model)
     corpus.add([Record(id="fee", text="annual fee"), Record(id="valve", text="valve")])
     assert [hit.id for hit in corpus.run((semantic & everyone) >> top(1), "the fee").hits] == ["fee"]
     assert corpus.embedder_name == f"{__name__}.OfLlamaIndex"
