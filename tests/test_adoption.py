@@ -145,8 +145,8 @@ def test_an_index_in_a_folder_is_opened_again_without_reading_the_collection(
     with adopt(collection, mode="followed", path=folder) as corpus:
         assert corpus.is_synced
     with monkeypatch.context() as patched:
-        patched.setattr(type(collection), "get", None)
-        patched.setattr(type(collection), "count", None)
+        patched.setattr(type(collection), "get", pytest.fail)
+        patched.setattr(type(collection), "count", pytest.fail)
         with adopt(collection, mode="followed", path=folder) as corpus:
             assert found(corpus) == ["a", "b"]
             assert not corpus.is_synced

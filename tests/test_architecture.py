@@ -19,22 +19,22 @@ PACKAGES = {
 }
 LAYERS = (
     *("errors", "instant", "normalise", "model", "plain", "flat", "kinds", "predicate", "fields", "scopes"),
-    *("where", "evidence", "policy", "ports", "algebra", "plan", "index", "scene", "stages", "ingest"),
+    *("where", "evidence", "policy", "ports", "durable", "algebra", "plan", "index", "scene", "stages"),
+    *("ingest", "stores", "models", "measure", "progress", "explain", "run", "history", "feed", "parts"),
     *(
-        "stores",
-        "models",
-        "measure",
-        "progress",
-        "explain",
-        "run",
-        "history",
-        "feed",
-        "parts",
         "remembered",
         "shelf",
+        "shelves",
+        "options",
+        "gate",
+        "question",
+        "intake",
+        "opening",
+        "corpus",
+        "load",
+        "trial",
     ),
-    *("shelf", "shelves", "options", "gate", "question", "intake", "opening", "corpus", "load", "session"),
-    *("memory", "packet", "demo", "console", "show", "flags", "cli", "__init__"),
+    *("session", "memory", "packet", "demo", "console", "show", "flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))

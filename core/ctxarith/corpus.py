@@ -21,7 +21,7 @@ from ctxarith.opening import Opening
 from ctxarith.plan import Plan, plan
 from ctxarith.policy import Principal
 from ctxarith.ports import Vector
-from ctxarith.question import Question, ScopeLike, guard
+from ctxarith.question import Question, ScopeLike, guard, reranking
 from ctxarith.run import Result, Tools, run
 from ctxarith.stages.assemble import Template
 from ctxarith.where import Where, where
@@ -37,6 +37,11 @@ class Corpus(Opening):
     >>> corpus.retrieve("what is the fee?").text
     '[1] (2026-03-01) The annual fee is 12 EUR'
     """
+
+    @property
+    def embedder_name(self) -> str:
+        """The embedding model that this corpus was made with."""
+        return self._shelf.settings["embedder"]
 
     def get(self, ids: str | Iterable[str], *, principal: Principal | None = None) -> list[Record]:
         """The newest permitted version of each id, in the order asked; the others are left out."""
@@ -78,6 +83,7 @@ class Corpus(Opening):
         tokens: int | None = 400,
         as_of: TimeLike | None = None,
         rank: str = "auto",
+        rerank: bool | int = False,
         include_superseded: bool = False,
         template: Template | None = None,
         order: str = "rank",
@@ -96,6 +102,7 @@ class Corpus(Opening):
             tokens: at most this many tokens in `Result.text`; `None` for no limit.
             as_of: the time that the question is about.
             rank: "auto", "fused" or "composite".
+            rerank: read the best hits (50, or this many) with the corpus's `reranker` before ranking.
             include_superseded: keep retired records, labelled and below their successors.
             template: what stands around the evidence.
             order: "rank", "edges", "chronological" or "sections".
@@ -114,6 +121,7 @@ class Corpus(Opening):
             template=template,
             order=order,
             group_by=group_by,
+            reranking=reranking(self._setup.reranker, rerank),
         )
         return self.run(asked.pipeline(), text, principal=principal, as_of=as_of)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ctxarith.durable import Entry
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.model import Record
 from ctxarith.policy import Permission
-from ctxarith.ports import Entry, RowKey
+from ctxarith.ports import RowKey
 
 ADDED, CHANGED, REMOVED, REBUILT = "added", "changed", "removed", "rebuilt"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ctxarith.durable import Journal, Lock
 from ctxarith.ingest.write import Segments
-from ctxarith.ports import Journal, Lock, Store
+from ctxarith.ports import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ctxarith.durable import HOLDS, NO, YES, Journal
 from ctxarith.errors import ArgumentError, EmbedderMismatch, StoreError
-from ctxarith.ports import HOLDS, NO, YES, Journal
 
 
 def check_whole(known: Mapping[str, str], *, holds: bool) -> None:

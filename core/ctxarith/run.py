@@ -101,7 +101,7 @@ class _Clock:
 
 def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools) -> Result:
     """Execute a plan on one snapshot: filter, retrieve, supersede, then each stage in turn."""
-    moment = _moment(snapshot, at, tools)
+    moment = _moment(snapshot, at, tools, text)
     for stage in plan.stages:
         stage.check(moment)
     clock = _Clock()
@@ -131,7 +131,7 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
     return Result(rendered, hits, passages, trace.tokens or 0, trace, citations, scene)
 
 
-def _moment(snapshot: Snapshot, at: datetime, tools: Tools) -> Moment:
+def _moment(snapshot: Snapshot, at: datetime, tools: Tools, text: str) -> Moment:
     def similarity(one: Hit, other: Hit) -> float:
         rows = [
             next(r for r in snapshot.named(h.record.tenant, h.id) if snapshot.records[r].key == h.record.key)
@@ -145,6 +145,7 @@ def _moment(snapshot: Snapshot, at: datetime, tools: Tools) -> Moment:
         lru_cache(maxsize=64)(lambda text: counted(tools.count, text)),
         similarity,
         lambda hit: snapshot.passage(hit.record),
+        text,
     )
 
 

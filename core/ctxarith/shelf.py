@@ -9,6 +9,7 @@ from datetime import datetime
 
 import numpy as np
 
+from ctxarith.durable import HOLDS, NO, YES, Entry
 from ctxarith.errors import CtxArithError, EmbedderMismatch, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.snapshot import Indexer, Snapshot
@@ -18,7 +19,7 @@ from ctxarith.ingest.vectors import Embed
 from ctxarith.ingest.write import Writer
 from ctxarith.model import Record
 from ctxarith.parts import Parts
-from ctxarith.ports import HOLDS, NO, YES, Entry, Store, Vector
+from ctxarith.ports import Store, Vector
 from ctxarith.progress import watching
 from ctxarith.remembered import check_whole, searchable_keys, settled
 

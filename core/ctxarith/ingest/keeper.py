@@ -9,12 +9,13 @@ from itertools import islice
 
 import numpy as np
 
+from ctxarith.durable import Journal, Written
 from ctxarith.errors import CtxArithError, StoreError
 from ctxarith.index.segment import Segment
 from ctxarith.index.snapshot import Indexer, Snapshot
 from ctxarith.ingest.compaction import Merger, due, wasted
 from ctxarith.ingest.write import Segments
-from ctxarith.ports import Journal, Row, Written
+from ctxarith.ports import Row
 
 # Rows that are analysed at a time when an index is made anew.
 _PAGE = 10_000

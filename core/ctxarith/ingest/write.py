@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from ctxarith.durable import Journal, Lock, Written
 from ctxarith.errors import StoreError
 from ctxarith.index.columns import Rows
 from ctxarith.index.segment import Segment
@@ -18,7 +19,7 @@ from ctxarith.ingest.compaction import Merger, absorbed
 from ctxarith.ingest.links import checked_links
 from ctxarith.ingest.vectors import Embed, Given, Staging
 from ctxarith.model import Record
-from ctxarith.ports import Journal, Lock, Row, RowKey, Store, Vector, Written
+from ctxarith.ports import Row, RowKey, Store, Vector
 
 T = TypeVar("T")
 

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ctxarith.durable import HOLDS, NO, YES, Entry, IndexState, Written
 from ctxarith.errors import StoreError
 from ctxarith.flat import flatten, restore
 from ctxarith.model import Record
-from ctxarith.ports import HOLDS, NO, YES, Entry, IndexState, Row, RowKey, Written
+from ctxarith.ports import Row, RowKey
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
