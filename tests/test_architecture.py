@@ -34,7 +34,7 @@ LAYERS = (
         "load",
         "trial",
     ),
-    *("session", "memory", "packet", "demo", "console", "show", "flags", "cli", "__init__"),
+    *("load", "trial", "session", "memory", "packet", "demo", "console", "show", "flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))
