@@ -206,5 +206,5 @@ class Corpus(Opening):
 
     def _embedded_query(self, text: str) -> Vector:
         vector = embedded_query(self._setup.embedder, text)
-        self._shelf.check_dimension(len(vector))
+        self._shelf.check_model(self._setup.wanted["embedder"], len(vector))
         return vector

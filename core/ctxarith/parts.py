@@ -20,6 +20,7 @@ class Held:
         own: it lies in our folder and is written by us alone.
         adopted: others made it, and it may hold rows that we leave out.
         followed: others go on writing it, and we only read.
+        sweep: deletes what a process left beside it that died.
     """
 
     store: Store
@@ -27,6 +28,7 @@ class Held:
     own: bool = False
     adopted: bool = False
     followed: bool = False
+    sweep: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,24 +7,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-import numpy as np
-
 from ctxarith.durable import HOLDS, NO, YES, Entry
-from ctxarith.errors import CtxArithError, EmbedderMismatch, EmbeddingError, StoreError
+from ctxarith.errors import CtxArithError, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.snapshot import Indexer, Snapshot
 from ctxarith.ingest.change import Added, Synced, ended
 from ctxarith.ingest.keeper import Keeper
-from ctxarith.ingest.vectors import Embed
+from ctxarith.ingest.vectors import Embed, renewed
 from ctxarith.ingest.write import Writer
 from ctxarith.model import Record
 from ctxarith.parts import Parts
 from ctxarith.ports import Store, Vector
 from ctxarith.progress import watching
-from ctxarith.remembered import check_whole, searchable_keys, settled
+from ctxarith.remembered import check_model, check_whole, searchable_keys, settled
 
 _REFILLING = "refilling"
-_PAGE = 2_000
 
 
 class Shelf:
@@ -67,6 +64,7 @@ class Shelf:
             self._rebuild()
 
     def _follow(self) -> None:
+        self.settings.update(self._journal.settings())
         try:
             self._keeper.follow()
         except StoreError as error:
@@ -124,13 +122,11 @@ class Shelf:
         """
         self._keeper.follow()
         self._keeper.sweep()
-        snapshot = self._keeper.snapshot
-        wanted, found = int(snapshot.staying.sum()), self._store.count()
+        self._held.sweep()
+        wanted, found = int(self._keeper.snapshot.staying.sum()), self._store.count()
         if self.settings.get(_REFILLING) == YES or (wanted and not found):
             self.remember(refilling=True)
-            rows = np.flatnonzero(snapshot.staying).tolist()
-            for start in range(0, len(rows), _PAGE):
-                self._store.write([snapshot.stored(row) for row in rows[start : start + _PAGE]])
+            self._keeper.refill(self._store)
             self.remember(refilling=False)
         elif wanted != found:
             self._rebuild()
@@ -141,28 +137,24 @@ class Shelf:
         return self._store
 
     @property
-    def followed(self) -> bool:
-        """Whether others write the store, and we only read."""
-        return self._held.followed
+    def is_synced(self) -> bool:
+        """Whether the store has been looked at; where only we write it, there is no need."""
+        return self.looked or not self._held.followed
 
-    def check_dimension(self, length: int) -> None:
-        """Refuse vectors of another length than the corpus holds.
+    def check_model(self, name: str, length: int) -> None:
+        """Refuse a question's vector of another model, should the corpus have gone over to another one.
 
         Raises:
             EmbedderMismatch: names both.
         """
-        given = str(length)
-        known = self.settings.get("dimension")
-        if known is not None and known != given:
-            name = self.settings["embedder"]
-            raise EmbedderMismatch(f"{name} of dimension {known}", f"vectors of dimension {given}")
+        check_model(self.settings, name, length)
 
     def _check_lengths(self, lengths: Collection[int]) -> None:
         try:
             if len(lengths) > 1:
                 raise EmbeddingError(f"the model gave vectors of different dimensions: {sorted(lengths)}")
             for length in lengths:
-                self.check_dimension(length)
+                check_model(self.settings, self.settings["embedder"], length)
         except CtxArithError:
             self._writer.forget_staged()
             raise
@@ -215,6 +207,17 @@ class Shelf:
             self.remember()
             self.looked = True
             return report
+
+    def reembed(self, store: Store, embed: Embed, settings: Mapping[str, str]) -> int:
+        """Embed every text again, into another store; the old one stands until all of it is done.
+
+        Returns:
+            How many rows there are.
+        """
+        with self._writing():
+            passage = self._keeper.snapshot.passage
+            self._keeper.with_vectors(lambda segment: renewed(segment, passage, embed, store), settings)
+            return int(self._keeper.snapshot.staying.sum())
 
     def ids_of_source(self, tenant: str, source_id: str) -> list[str]:
         """The ids of a source's chunks."""

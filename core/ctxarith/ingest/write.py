@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from ctxarith.durable import Journal, Lock, Written
+from ctxarith.durable import HOLDS, NO, YES, Journal, Lock, Written
 from ctxarith.errors import StoreError
 from ctxarith.index.columns import Rows
 from ctxarith.index.segment import Segment
@@ -180,12 +180,13 @@ class Writer:
             self._guarded(lambda: self._stored(change), staged)
         segment = self._guarded(lambda: self._laid_out(change, snapshot, small, dead), staged)
         merged = {one.name for one in small}
+        left = bool(change.rows) or len(snapshot) > int(snapshot.live[list(change.dead)].sum())
         written = Written(
             added=[] if segment is None else [segment.name],
             dropped=sorted(merged),
             dead={name: rows.tolist() for name, rows in parted.items() if name not in merged},
             changed=change.told,
-            holds=bool(change.rows) or len(snapshot) > int(snapshot.live[list(change.dead)].sum()),
+            settings={HOLDS: YES if left else NO},
         )
         watermarks = self._guarded(lambda: self._journal.settle(written), staged)
         self._segments.drop(merged)
