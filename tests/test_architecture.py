@@ -20,10 +20,10 @@ PACKAGES = {
 LAYERS = (
     *("errors", "instant", "normalise", "model", "plain", "flat", "kinds", "predicate", "fields", "scopes"),
     *("where", "evidence", "policy", "ports", "durable", "algebra", "plan", "index", "scene", "stages"),
-    *("ingest", "stores", "models", "measure", "progress", "explain", "run", "history", "feed", "parts"),
-    *("remembered", "shelf", "shelves", "options", "reembedding", "gate", "question", "intake", "opening"),
-    *("corpus", "load", "trial", "session", "memory", "packet", "demo", "console", "show", "flags", "cli"),
-    "__init__",
+    *("ingest", "ledger", "stores", "models", "measure", "progress", "explain", "run", "history", "feed"),
+    *("parts", "remembered", "shelf", "shelves", "options", "reembedding", "gate", "question", "intake"),
+    *("opening", "reading", "confidence", "session", "corpus", "load", "trial", "memory", "packet", "demo"),
+    *("console", "show", "flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ctxarith.durable import Journal, Lock
 from ctxarith.ingest.write import Segments
 from ctxarith.ports import Store
+from ctxarith.stores.threads import MemoryThreads, SqliteThreads
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +40,4 @@ class Parts:
     journal: Journal
     lock: Lock
     segments: Segments
+    threads: MemoryThreads | SqliteThreads

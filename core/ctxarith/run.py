@@ -115,6 +115,22 @@ class Result:
         """Tokens of the naive alternative: everything that passed the filters."""
         return self._trace.naive_tokens or 0
 
+    @property
+    def scene(self) -> Scene:
+        """The masks of this run, for what is built on it.
+
+        Raises:
+            ArgumentError: a stored result has none.
+        """
+        if self._scene is None:
+            raise ArgumentError("result", self.text, "a stored result knows its hits and drops alone")
+        return self._scene
+
+    def staged(self, stage: str, confidence: float, step: Step) -> Result:
+        """The same answer, as the stage of a session that gave it; the step comes first in the funnel."""
+        trace = replace(self._trace, stage=stage, confidence=confidence, steps=(step, *self._trace.steps))
+        return Result(self._hits, self._made, trace, self._scene)
+
     def explain(self) -> Explanation:
         """The funnel: prints as text or a rich table, and as bars in a notebook."""
         return explain(self.trace)
@@ -123,9 +139,7 @@ class Result:
         """What became of one record. Not permitted and unknown give the same answer."""
         if not isinstance(record_id, str):
             raise ArgumentError("record_id", record_id, "the id of a record")
-        if self._scene is None:
-            raise ArgumentError("record_id", record_id, "a stored result knows its hits and drops alone")
-        return why(record_id, self.hits, self.trace, self._scene)
+        return why(record_id, self.hits, self.trace, self.scene)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Stored without the index, which holds records that the caller may not see.

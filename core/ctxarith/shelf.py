@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from ctxarith.durable import HOLDS, NO, YES, Entry
+from ctxarith.durable import HOLDS, NO, YES
 from ctxarith.errors import CtxArithError, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.snapshot import Indexer, Snapshot
@@ -30,6 +30,7 @@ class Shelf:
     def __init__(self, parts: Parts, wanted: Mapping[str, str]) -> None:
         self._held = parts.held
         self._file_lock = parts.lock
+        self.threads, self.feed = parts.threads, parts.journal.feed
         self._store, self._journal = parts.held.store, parts.journal
         self.settings = settled(parts.journal, wanted)
         self._writer = Writer(self._store, parts.journal, parts.lock, parts.segments)
@@ -224,16 +225,13 @@ class Shelf:
         snapshot = self.snapshot
         return sorted({snapshot.records[row].id for row in snapshot.of_source(tenant, source_id)})
 
-    def feed(self, tenant: str, since: int) -> list[Entry]:
-        """The changes of a tenant after a watermark."""
-        return self._journal.feed(tenant, since)
-
     def close(self) -> None:
         """Let the compaction end, and release the files."""
         self._keeper.finish()
         with self._lock:
             self._store.close()
             self._journal.close()
+            self.threads.close()
             self._file_lock.release()
 
     def remember(self, *, refilling: bool = False) -> None:

@@ -16,6 +16,11 @@ K1 = 1.5
 B = 0.75
 
 
+def idf(size: int, holders: int) -> float:
+    """`ln(1 + (N - df + 0.5) / (df + 0.5))`: never negative (the smoothed form of Lucene)."""
+    return float(np.log(1 + (size - holders + 0.5) / (holders + 0.5)))
+
+
 class Lexical:
     """Postings (term to rows and counts) of all segments."""
 
@@ -53,11 +58,11 @@ class Lexical:
             rows, counts = self._rows_of(term)
             inside = target[rows]
             rows, counts = rows[inside], counts[inside]
-            idf = float(np.log(1 + (size - len(rows) + 0.5) / (len(rows) + 0.5)))
-            bound += times * idf * (K1 + 1)
+            weight = idf(size, len(rows))
+            bound += times * weight * (K1 + 1)
             if len(rows):
                 norm = K1 * (1 - B + B * self._lengths[rows] / max(average, 1e-9))
-                total[rows] += times * idf * counts * (K1 + 1) / (counts + norm)
+                total[rows] += times * weight * counts * (K1 + 1) / (counts + norm)
         found = np.flatnonzero(total)
         return found, total[found], bound
 
