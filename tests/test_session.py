@@ -72,7 +72,7 @@ def test_the_first_question_searches_the_corpus_and_cites_its_sources(pumps: Cor
 def test_a_follow_up_finds_another_chunk_of_the_cited_document_and_nothing_else(pumps: Corpus) -> None:
     session = pumps.session("t", principal=ACME, gate=always)
     session.retrieve("how often does the pump need oil", top=1)
-    stage, ids = asked(session, "weighs nine kilograms, checked every year")
+    stage, ids = asked(session, "it weighs nine kilograms, and the lease of the office")
     assert (stage, ids[0], set(ids)) == ("cited", "pump-2", {"pump-1", "pump-2"})
 
 
@@ -140,12 +140,18 @@ def test_a_cited_source_that_expired_or_was_deleted_is_gone(pumps: Corpus) -> No
 
 
 def test_the_successor_of_a_cited_fact_is_found_though_its_document_was_never_cited(corpus: Corpus) -> None:
-    fee: dict[str, Any] = {
-        "source_id": "january.pdf",
-        "created_at": "2026-01-01",
-        "slots": [Slot("acme", "fee", 10)],
-    }
-    corpus.add([rec("old", "The fee is 10", **fee)])
+    corpus.add([fee("old", 10, source_id="january.pdf", created_at="2026-01-01")])
+    session = corpus.session("t", principal=ACME, gate=always)
+    session.retrieve("fee")
+    corpus.add([fee("new", 12, source_id="march.pdf", created_at="2026-03-01")])
+    result = session.retrieve("fee")
+    assert (result.trace.stage, [hit.id for hit in result.hits]) == ("cited", ["new"])
+    assert [drop.id for drop in result.drops] == ["old"]
+    assert session.cited[-1] == "march.pdf"
+
+
+def test_a_successor_that_the_caller_may_not_see_brings_nothing_into_sight(corpus: Corpus) -> None:
+    corpus.add([fee("old", 10, source_id="january.pdf", created_at="2026-01-01")])
     session = corpus.session("t", principal=ACME, gate=always)
     session.retrieve("fee")
     corpus.add([fee("new", 12, source_id="secret.pdf", created_at="2026-03-01", audience=["board"])])
