@@ -54,7 +54,7 @@ class Shelf:
         analyzer = Analyzer(self.settings["stem"] == YES, self.settings["stop_words"] == YES)
         self.searchable = tuple(filter(None, self.settings["searchable"].split("\n")))
         self._keeper = Keeper(parts.journal, parts.segments, Indexer(analyzer, self.searchable), self._lock)
-        self._remembered: dict[str, str] = {}
+        self._remembered = parts.journal.settings()
         self._compared = False
         self.handles = 0
         self._inside = False
