@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-import numpy as np
-
 from ctxarith.errors import CtxArithError, EmbedderMismatch, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.snapshot import Indexer, Snapshot
@@ -23,7 +21,6 @@ from ctxarith.progress import watching
 from ctxarith.remembered import check_whole, settled
 
 _REFILLING = "refilling"
-_PAGE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Shelf:
         self.searchable = tuple(filter(None, self.settings["searchable"].split("\n")))
         self._keeper = Keeper(parts.journal, parts.segments, Indexer(analyzer, self.searchable), self._lock)
         self._remembered = parts.journal.settings()
-        self._compared = False
+        self._compared = self._behind = False
         self.handles = 0
         self._inside = False
         self._begin()
@@ -64,6 +61,8 @@ class Shelf:
     def snapshot(self) -> Snapshot:
         """The present state; what another process has written since is read first."""
         if self._journal.changed_elsewhere():
+            self._behind = True
+        if self._behind:
             with self._lock:
                 self._follow()
         return self._keeper.snapshot
@@ -80,11 +79,15 @@ class Shelf:
             self._rebuild()
 
     def _follow(self) -> None:
+        """Read the present state; what could not be read is tried again by the next question."""
+        self._behind = False
         try:
             self._keeper.follow()
         except StoreError as error:
+            self._behind = True
             self._take_lock(str(error))
             self._rebuild()
+            self._behind = False
 
     def _take_lock(self, reason: str) -> None:
         if not self._parts.lock.take():
@@ -92,12 +95,13 @@ class Shelf:
 
     def _rebuild(self) -> None:
         """Make the index anew from the store, which must hold what the journal remembers."""
-        self._writer.recover()
-        size = self._store.count()
         known = self._journal.settings()
         if self._parts.own or known.get(HOLDS) == YES:
-            check_whole(known, holds=size > 0)
-        if size:
+            # Before an interrupted write is taken back, which would put some rows into a lost store too.
+            check_whole(known, holds=self._store.count() > 0 and known.get(_REFILLING) != YES)
+        self._writer.recover()
+        size = self._store.count()
+        if size or self._journal.state().segments:
             with watching(size, "indexing") as watch:
                 self._keeper.rebuild(self._store.rows(), watch)
             self.remember()
@@ -114,11 +118,17 @@ class Shelf:
                 raise StoreError("a write began inside another: an embedder must not write to its own corpus")
             self._inside = True
             try:
-                self._writer.recover()
+                self._writer.take_lock()
                 if not self._compared:
                     self._compare()
                     self._compared = True
+                self._writer.recover()
                 yield
+            except Exception:
+                raise
+            except BaseException:  # interrupted, perhaps after its write was settled
+                self._compared, self._behind = False, True
+                raise
             finally:
                 self._inside = False
         self._keeper.compact_in_background()
@@ -127,19 +137,18 @@ class Shelf:
         """Make store and index agree once, before the first write.
 
         The store is the truth, and the index is made anew where they differ; unless the store was lost
-        whole, which is made again from the index.
+        whole, which is made again from the index. That it was lost is seen before an interrupted write
+        is taken back, which would put some rows into it.
         """
-        self._keeper.follow()
+        self._follow()
         self._keeper.sweep()
-        snapshot = self._keeper.snapshot
-        wanted, found = int(snapshot.staying.sum()), self._store.count()
-        if self.settings.get(_REFILLING) == YES or (wanted and not found):
+        wanted = int(self._keeper.snapshot.staying.sum())
+        if self._journal.settings().get(_REFILLING) == YES or (wanted and not self._store.count()):
             self.remember(refilling=True)
-            rows = np.flatnonzero(snapshot.staying).tolist()
-            for start in range(0, len(rows), _PAGE):
-                self._store.write([snapshot.stored(row) for row in rows[start : start + _PAGE]])
+            self._keeper.refill(self._store)
             self.remember(refilling=False)
-        elif wanted != found:
+        self._writer.recover()
+        if wanted != self._store.count():
             self._rebuild()
 
     @property
