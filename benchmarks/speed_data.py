@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 import tiktoken
-from beir import load
 from numpy.typing import NDArray
+
+from ctxarith.measure.beir import read_set
 
 SEED = 20260301
 TOPICS = 200
@@ -147,7 +148,7 @@ def synthetic(records: int, dimension: int, queries: int) -> Data:
 
 def from_folder(folder: Path, records: int, queries: int, embedder: Any) -> Data:
     """The texts of a BEIR folder and its questions, with vectors of a real model."""
-    known = load(folder)
+    known = read_set(folder)
     chosen = known.documents[:records]
     texts = ["\n".join(filter(None, [d.get("title"), d["text"]])) for d in chosen]
     vectors = np.asarray(embedder.embed_documents(texts), np.float32)

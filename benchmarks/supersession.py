@@ -16,11 +16,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from beir import SHARED, EvaluationSet, load
+from ranking import SHARED
 
 from ctxarith import Corpus, Hit, everyone, lexical, rrf, semantic, top
-from ctxarith.ingest.files import Mapped, read_lines
 from ctxarith.instant import instant
+from ctxarith.measure.beir import EvaluationSet, read_set
 
 DEPTH = 10
 FIELDS = {"created_at": "created", "supersedes": "replaces", "superseded_by": "superseded_by"}
@@ -31,26 +31,20 @@ Ask = Callable[[str], Sequence[Hit]]
 def main() -> None:
     """Print a table: rankings against where they put the current and the stale document."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SHARED / "peps"
-    data = load(folder)
-    path = _corpus_file(folder)
+    data = read_set(folder, fields=FIELDS)
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch,
         Corpus.open(scratch, searchable=["title"]) as corpus,
         Corpus.in_memory(searchable=["title"]) as unlinked,
     ):
-        corpus.add(read_lines(path, Mapped(FIELDS, {})))
-        unlinked.add(read_lines(path, Mapped({"created_at": FIELDS["created_at"]}, {})))
-        print(f"{data.name}: {len(data.documents)} documents, {len(data.queries)} questions, depth {DEPTH}")
+        corpus.add(data.documents)
+        unlinked.add(read_set(folder, fields={"created_at": FIELDS["created_at"]}).documents)
+        print(f"{data.name}: {len(data.documents)} documents, {len(data.questions)} questions, depth {DEPTH}")
         print("offline default embedder (WordLlama, 256 d), Chroma store\n")
         print(f"{'ranking':<44} {'MRR current':>11} {'current found':>13} {'stale returned':>14}")
         for name, ask in _rankings(corpus, unlinked).items():
-            print(_row(name, ask, data.queries))
+            print(_row(name, ask, data.questions))
         print(_looking_back(corpus, data))
-
-
-def _corpus_file(folder: Path) -> Path:
-    plain = folder / "corpus.jsonl"
-    return plain if plain.exists() else plain.with_suffix(".jsonl.gz")
 
 
 def _rankings(corpus: Corpus, unlinked: Corpus) -> dict[str, Ask]:
@@ -93,9 +87,9 @@ def _row(name: str, ask: Ask, queries: Sequence[dict[str, Any]]) -> str:
 
 def _looking_back(corpus: Corpus, data: EvaluationSet) -> str:
     """With `as_of` a day before the successor's date, is a stale document back?"""
-    created = {doc["_id"]: instant(doc["metadata"]["created"]) for doc in data.documents}
+    created = {doc["id"]: instant(doc["created_at"]) for doc in data.documents}
     asked = back = near = 0
-    for query in data.queries:
+    for query in data.questions:
         current, stale = query["metadata"]["current"], query["metadata"]["stale"]
         before = min(created[one] for one in current) - timedelta(days=1)
         known = [one for one in stale if created[one] <= before]
@@ -108,7 +102,7 @@ def _looking_back(corpus: Corpus, data: EvaluationSet) -> str:
         near += any(one in ids[:DEPTH] for one in known)
     return (
         f"\nas_of the day before the successor: the then current document is back for {back} of {asked} "
-        f"questions, among the first {DEPTH} for {near}\n({len(data.queries) - asked} questions left out: "
+        f"questions, among the first {DEPTH} for {near}\n({len(data.questions) - asked} questions left out: "
         "their stale document is dated after the current one)"
     )
 

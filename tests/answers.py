@@ -8,17 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ctxarith import Corpus, Principal, Result, everyone, lexical, rrf, semantic, superseded, top
+from ctxarith import Corpus, Principal, Record, Result, everyone, lexical, rrf, semantic, superseded, top
 from ctxarith.models.embedders import embedded
 from ctxarith.options import Setup
+from ctxarith.parts import Held
 from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import Predicate
-from ctxarith.shelf import Parts, Shelf
+from ctxarith.shelves import in_memory
 from ctxarith.stores.inmemory import InMemoryStore
-from ctxarith.stores.journal import SqliteJournal
-from ctxarith.stores.lock import NoLock
-from ctxarith.index.files import SegmentMemory
-from ctxarith.model import Record
 from tests.conftest import NOW
 from tests.fakes import WordEmbedder
 
@@ -87,6 +84,4 @@ def anew(rows: Iterable[Row]) -> Corpus:
     setup = Setup.of({"embedder": WordEmbedder(), "clock": lambda: NOW})
     store = InMemoryStore()
     store.write(list(rows))
-    shelf = Shelf(Parts(store, SqliteJournal(), NoLock(), SegmentMemory()), setup.wanted)
-    shelf.handles = 1
-    return Corpus(shelf, setup)
+    return Corpus(in_memory(Held(store), setup.wanted), setup)

@@ -9,9 +9,10 @@ from itertools import count
 from random import Random
 
 from ctxarith import Corpus, Record, Slot
+from ctxarith.durable import Entry
 from ctxarith.ingest.prepare import content_hash
 from ctxarith.options import Setup
-from ctxarith.ports import Entry, RowKey
+from ctxarith.ports import RowKey
 from tests.conftest import NOW
 from tests.fakes import WordEmbedder
 

@@ -123,7 +123,7 @@ def inside_transactions(passages: Passages) -> None:
 
         return kept(self, changed, begin)
 
-    SqliteJournal._transacted = wrapper  # type: ignore[method-assign, assignment]
+    SqliteJournal._transacted = wrapper  # type: ignore[method-assign]
 
 
 def inside_a_file(passages: Passages) -> None:
@@ -142,16 +142,16 @@ def inside_a_file(passages: Passages) -> None:
     ctxarith.index.files._write = wrapper
 
 
-def compacting(keeper: Keeper) -> None:
+def compacting(self: Keeper) -> None:
     """Compact in the writer's own thread, so that the passages have one order."""
-    while keeper.compact():
+    while self.compact():
         pass
 
 
 def in_pieces() -> None:
     """Leave one segment for each write, as large writes do until they are compacted."""
     ctxarith.ingest.compaction.ABSORBED = 0
-    Keeper.compact_in_background = lambda keeper: None  # type: ignore[method-assign]
+    Keeper.compact_in_background = lambda self: None  # type: ignore[method-assign]
 
 
 def opened(folder: Path | str) -> Corpus:

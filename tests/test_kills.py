@@ -1,9 +1,9 @@
-"""A writing process is killed at every boundary of its steps, and at random times; nothing is lost or half there.
+"""A writing process is killed at every boundary of its steps, and at random times; nothing is lost.
 
-After each kill the folder is opened by a reader, which must not need Chroma, and then by a writer, which makes
-the next call. What was acknowledged is there; the call that was under way is there whole or not at all; the
-watermark of each tenant is the number of the writes that are there; and every answer is that of a corpus made
-from scratch of what the model holds.
+After each kill the folder is opened by a reader, which must not need Chroma, and then by a writer, which
+makes the next call. What was acknowledged is there; the call that was under way is there whole or not at
+all; the watermark of each tenant is the number of the writes that are there; and every answer is that of a
+corpus made from scratch of what the model holds.
 
 `CTXARITH_KILLS=2000` kills more often.
 """
@@ -96,9 +96,7 @@ def mortal() -> Iterator[Mortal]:
 
 def asked(corpus: Corpus) -> list[Any]:
     """What each tenant is answered."""
-    return [
-        answers(corpus, Principal(tenant), QUESTIONS, ids=IDS, facts=FACTS) for tenant in TENANTS
-    ]
+    return [answers(corpus, Principal(tenant), QUESTIONS, ids=IDS, facts=FACTS) for tenant in TENANTS]
 
 
 def is_of(corpus: Corpus, book: Book) -> bool:
@@ -234,7 +232,9 @@ WORKS = {
     ),
     "a compaction": Work(PURGE, PURGE, (*FILING, *DROPPING, "before COMMIT"), compact=True),
     "an index made anew": Work(PURGE, PURGE, (*FILING, "before COMMIT"), lost="index"),
-    "a store filled anew": Work(GROWTH, GROWTH + 1, (*PUTTING, "before SqliteJournal.remember"), lost="chroma"),
+    "a store filled anew": Work(
+        GROWTH, GROWTH + 1, (*PUTTING, "before SqliteJournal.remember"), lost="chroma"
+    ),
 }
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +13,22 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ctxarith import Corpus, Principal, Record, Result, Slot, StoreError, everyone, lexical, semantic, superseded
+from ctxarith import (
+    Corpus,
+    Principal,
+    Record,
+    Result,
+    Slot,
+    StoreError,
+    everyone,
+    lexical,
+    semantic,
+    superseded,
+)
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.arrange import Arrays
 from ctxarith.index.files import SegmentFiles
@@ -52,21 +61,23 @@ INDEXER = Indexer(Analyzer())
 
 
 @contextmanager
+def uncompacted() -> Iterator[None]:
+    """Nothing is compacted unless a test asks for it."""
+    with mock.patch.object(Keeper, "compact_in_background", return_value=None):
+        yield
+
+
+@contextmanager
 def in_pieces() -> Iterator[None]:
-    """Each write leaves a segment of its own, and nothing is compacted unless a test asks for it."""
-    with (
-        mock.patch.object(compaction, "ABSORBED", 0),
-        mock.patch.object(Keeper, "compact_in_background", lambda keeper: None),
-    ):
+    """Each write leaves a segment of its own, too."""
+    with uncompacted(), mock.patch.object(compaction, "ABSORBED", 0):
         yield
 
 
 def steps() -> SearchStrategy[Deed]:
     batches = st.one_of(
         strategies.rivals(min_size=1, max_size=5, tenants=TENANTS),
-        strategies.records(
-            min_size=1, max_size=3, ids=IDS, tenants=TENANTS, versions=VERSIONS, facts=True
-        ),
+        strategies.records(min_size=1, max_size=3, ids=IDS, tenants=TENANTS, versions=VERSIONS, facts=True),
     )
     some = st.lists(st.sampled_from(IDS), min_size=1, max_size=2, unique=True).map(tuple)
     ending = st.builds(

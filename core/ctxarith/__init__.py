@@ -22,19 +22,25 @@ from ctxarith.errors import (
     StoreError,
 )
 from ctxarith.evidence import Decision, Drop, Found, Hit, Step, Trace
+from ctxarith.feed import Change
 from ctxarith.fields import field
 from ctxarith.history import Assertion
+from ctxarith.ingest.change import Added, Synced
 from ctxarith.ingest.slots import RuleSlots
-from ctxarith.ingest.write import Added
+from ctxarith.measure.evaluate import Evaluation, evaluate
 from ctxarith.model import Record, Slot
+from ctxarith.models.embedders import SentenceTransformerEmbedder
+from ctxarith.models.rerankers import CrossEncoderReranker
 from ctxarith.policy import Policy, Principal
 from ctxarith.run import Result
 from ctxarith.scopes import everyone, scope
 from ctxarith.stages.assemble import Rule, Template, budget
 from ctxarith.stages.compose import compose_query
 from ctxarith.stages.fuse import reciprocal_rank_fusion, rrf
-from ctxarith.stages.rank import at_least, auto, composite, top
+from ctxarith.stages.rank import auto, composite, top
+from ctxarith.stages.rerank import rerank
 from ctxarith.stages.supersede import drop_superseded
+from ctxarith.stages.threshold import at_least
 from ctxarith.where import where
 
 __version__ = "0.1.0"
@@ -46,14 +52,17 @@ __all__ = [
     "Assertion",
     "BudgetError",
     "Candidates",
+    "Change",
     "Corpus",
     "CorpusClosed",
+    "CrossEncoderReranker",
     "CtxArithError",
     "Decision",
     "Drop",
     "EmbedderMismatch",
     "EmbeddingError",
     "EncodingUnavailable",
+    "Evaluation",
     "Found",
     "Hit",
     "MissingExtra",
@@ -68,10 +77,12 @@ __all__ = [
     "Rule",
     "RuleSlots",
     "ScopeError",
+    "SentenceTransformerEmbedder",
     "Slot",
     "Stage",
     "Step",
     "StoreError",
+    "Synced",
     "Template",
     "Trace",
     "at_least",
@@ -80,10 +91,12 @@ __all__ = [
     "compose_query",
     "composite",
     "drop_superseded",
+    "evaluate",
     "everyone",
     "field",
     "lexical",
     "reciprocal_rank_fusion",
+    "rerank",
     "rrf",
     "scope",
     "semantic",

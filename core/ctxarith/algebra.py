@@ -32,12 +32,13 @@ _PARENTHESES = (
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a stage may know of the run: the time that the question is about, and the tools of the corpus."""
+    """What a stage may know of the run: the question, the time it is about, and the tools of the corpus."""
 
     now: datetime
     count: TokenCounter
     similarity: Callable[[Hit, Hit], float]
     passage: Callable[[Hit], str]
+    query: str = ""
 
 
 class Stage:

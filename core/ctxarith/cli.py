@@ -1,9 +1,8 @@
-"""The command line: ingest, query, explain, demo."""
+"""The command line: ingest, query, explain, demo, evaluate."""
 
 from __future__ import annotations
 
 import io
-import json
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -13,38 +12,25 @@ from typing import Annotated, Any
 
 import typer
 
-from ctxarith.algebra import Pipeline
+from ctxarith import flags
 from ctxarith.console import BAD_INPUT, err, existing, out, print_json, printable, reported
 from ctxarith.corpus import Corpus
 from ctxarith.demo import scenarios
 from ctxarith.errors import ArgumentError
 from ctxarith.explain import PlanView
-from ctxarith.flags import (
-    DEFAULT_CORPUS,
-    AsJson,
-    AsOf,
-    CorpusDir,
-    Grants,
-    Groups,
-    Inherit,
-    Rank,
-    Scopes,
-    Superseded,
-    Tenant,
-    Tokens,
-    Top,
-    WhereText,
-)
 from ctxarith.ingest.chunk import chunked, paragraphs
 from ctxarith.ingest.files import Mapped, pairs, read_folder, read_lines
 from ctxarith.load import load
+from ctxarith.measure.beir import read_set
+from ctxarith.measure.evaluate import METRICS, SKIP
+from ctxarith.measure.metrics import LINEAR
+from ctxarith.models.embedders import SentenceTransformerEmbedder
+from ctxarith.models.rerankers import CrossEncoderReranker
 from ctxarith.models.tokens import token_counter
 from ctxarith.plain import record_from
-from ctxarith.policy import Principal
-from ctxarith.question import Question
-from ctxarith.scopes import Scope
-from ctxarith.scopes import scope as scope_of
 from ctxarith.show import play, result_as_dict, show_funnel
+from ctxarith.stages.rerank import rerank
+from ctxarith.trial import Trial, assess
 
 app = typer.Typer(
     help="The right few hundred tokens for an agent, with the reason for every record left out.",
@@ -82,11 +68,8 @@ def ingest(
     path: Annotated[
         Path, typer.Argument(help="A .jsonl or .jsonl.gz file, or a folder of .txt and .md files.")
     ],
-    corpus: CorpusDir = DEFAULT_CORPUS,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(help="TARGET=KEY: a record's field from a key of the file (created_at=created)."),
-    ] = None,
+    corpus: flags.CorpusDir = flags.DEFAULT_CORPUS,
+    field: flags.Fields = None,
     tenant: Annotated[str | None, typer.Option(help="The tenant of lines that name none.")] = None,
     scope: Annotated[str | None, typer.Option(help="The scope of lines that name none.")] = None,
     searchable: Annotated[
@@ -95,7 +78,7 @@ def ingest(
     chunk: Annotated[int | None, typer.Option(help="Split texts into chunks of this many tokens.")] = None,
     naive_zone: Annotated[str | None, typer.Option(help="The zone of times without an offset.")] = None,
     batch: Annotated[int, typer.Option(help="Records in one all-or-nothing batch.", min=1)] = 2000,
-    as_json: AsJson = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Add records from a file or folder. Each batch is whole or absent; run it again to resume."""
     with reported(as_json):
@@ -121,26 +104,26 @@ def ingest(
 @app.command()
 def query(
     text: Annotated[str, typer.Argument(help="The question.")],
-    corpus: CorpusDir = DEFAULT_CORPUS,
-    tenant: Tenant = None,
-    group: Groups = None,
-    grant: Grants = None,
-    scope: Scopes = None,
-    inherit: Inherit = False,
-    where: WhereText = None,
-    top: Top = 5,
-    tokens: Tokens = 400,
-    as_of: AsOf = None,
-    rank: Rank = "auto",
-    include_superseded: Superseded = False,
-    as_json: AsJson = False,
+    corpus: flags.CorpusDir = flags.DEFAULT_CORPUS,
+    tenant: flags.Tenant = None,
+    group: flags.Groups = None,
+    grant: flags.Grants = None,
+    scope: flags.Scopes = None,
+    inherit: flags.Inherit = False,
+    where: flags.WhereText = None,
+    top: flags.Top = 5,
+    tokens: flags.Tokens = 400,
+    as_of: flags.AsOf = None,
+    rank: flags.Rank = "auto",
+    include_superseded: flags.Superseded = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Print the context for a question."""
     with reported(as_json), existing(corpus) as opened:
         result = opened.run(
-            _pipeline(_places(scope, inherit), where, rank, top, tokens, include_superseded),
+            flags.pipeline_of(flags.places_of(scope, inherit), where, rank, top, tokens, include_superseded),
             text,
-            principal=_principal(opened, tenant, group, grant),
+            principal=flags.principal_of(opened, tenant, group, grant),
             as_of=as_of,
         )
         if as_json:
@@ -155,25 +138,27 @@ def query(
 @app.command()
 def explain(
     text: Annotated[str | None, typer.Argument(help="The question; without one, the plan.")] = None,
-    corpus: CorpusDir = DEFAULT_CORPUS,
-    tenant: Tenant = None,
-    group: Groups = None,
-    grant: Grants = None,
-    scope: Scopes = None,
-    inherit: Inherit = False,
-    where: WhereText = None,
-    top: Top = 5,
-    tokens: Tokens = 400,
-    as_of: AsOf = None,
-    rank: Rank = "auto",
-    include_superseded: Superseded = False,
+    corpus: flags.CorpusDir = flags.DEFAULT_CORPUS,
+    tenant: flags.Tenant = None,
+    group: flags.Groups = None,
+    grant: flags.Grants = None,
+    scope: flags.Scopes = None,
+    inherit: flags.Inherit = False,
+    where: flags.WhereText = None,
+    top: flags.Top = 5,
+    tokens: flags.Tokens = 400,
+    as_of: flags.AsOf = None,
+    rank: flags.Rank = "auto",
+    include_superseded: flags.Superseded = False,
     why: Annotated[list[str] | None, typer.Option(help="What became of this id; may be repeated.")] = None,
-    as_json: AsJson = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Print the funnel of a question, with what was left out and why."""
     with reported(as_json), existing(corpus) as opened:
-        pipeline = _pipeline(_places(scope, inherit), where, rank, top, tokens, include_superseded)
-        caller = _principal(opened, tenant, group, grant)
+        pipeline = flags.pipeline_of(
+            flags.places_of(scope, inherit), where, rank, top, tokens, include_superseded
+        )
+        caller = flags.principal_of(opened, tenant, group, grant)
         if text is None:
             view = PlanView(opened.plan(pipeline, principal=caller, as_of=as_of))
             print_json({"plan": str(view).splitlines()}) if as_json else out.print(str(view), markup=False)
@@ -193,7 +178,7 @@ def explain(
 def demo(
     corpus: Annotated[Path | None, typer.Option(help="Keep the corpus in this folder.")] = None,
     name: Annotated[list[str] | None, typer.Option(help="Only this example; may be repeated.")] = None,
-    as_json: AsJson = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Play the worked examples: ingest into Chroma, ask, print funnel and context."""
     with reported(as_json), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
@@ -213,6 +198,34 @@ def demo(
             out.print(f"{kept} ctxarith explain QUESTION --corpus {place} --tenant TENANT", markup=False)
 
 
+@app.command()
+def evaluate(
+    folder: flags.SetFolder,
+    split: flags.Split = None,
+    model: flags.Model = None,
+    reranker: flags.CrossEncoderFolder = None,
+    read: flags.Read = 50,
+    corpus: flags.KeptCorpus = None,
+    field: flags.Fields = None,
+    metric: flags.Metrics = None,
+    gain: flags.Gain = LINEAR,
+    no_relevant: flags.NoRelevant = SKIP,
+    seed: flags.Seed = 0,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Measure each step on a judged set: BM25, dense, RRF, reranked, full."""
+    with reported(as_json):
+        data = read_set(folder, split=split, fields=pairs(field or []))
+        trial = Trial(tuple(metric or METRICS), gain, no_relevant, seed)
+        embedder = None if model is None else SentenceTransformerEmbedder(model)
+        stage = None if reranker is None else rerank(CrossEncoderReranker(reranker), top=read)
+        options: dict[str, Any] = {"searchable": ["title"], "embedder": embedder}
+        with Corpus.in_memory(**options) if corpus is None else Corpus.open(corpus, **options) as opened:
+            told = assess(opened, data, trial, stage, out=None if as_json else out)
+        if as_json:
+            print_json(told)
+
+
 def _records(path: Path, mapped: Mapped, chunk: int | None, unmatched: list[str]) -> Iterable[Any]:
     in_file = read_lines(path, mapped, missing=unmatched.append)
     lines = read_folder(path, mapped) if path.is_dir() else in_file
@@ -221,25 +234,3 @@ def _records(path: Path, mapped: Mapped, chunk: int | None, unmatched: list[str]
 
 def _given(**defaults: str | None) -> dict[str, str]:
     return {name: value for name, value in defaults.items() if value is not None}
-
-
-def _pipeline(
-    scope: Scope | None, where: str | None, rank: str, top: int, tokens: int, superseded_too: bool
-) -> Pipeline:
-    try:
-        condition = None if where is None else json.loads(where)
-    except (ValueError, RecursionError) as error:
-        raise ArgumentError("where", where, f"not JSON: {error}") from error
-    return Question(scope, condition, top, tokens, rank, superseded_too).pipeline()
-
-
-def _principal(
-    opened: Corpus, tenant: str | None, groups: list[str] | None, grants: list[str] | None
-) -> Principal | None:
-    if tenant is not None:
-        return Principal(tenant, groups=groups or (), scopes=grants)
-    return opened.sole_principal(groups=groups or (), scopes=grants) if groups or grants else None
-
-
-def _places(scopes: list[str] | None, inherit: bool) -> Scope | None:
-    return scope_of(scopes, inherit=inherit) if scopes else None

@@ -5,33 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Self, Unpack, overload
+from typing import Any, overload
 
 from ctxarith.algebra import Candidates, Pipeline
 from ctxarith.errors import ArgumentError
 from ctxarith.explain import Explanation, PlanView
+from ctxarith.feed import Change, changes_of
 from ctxarith.history import Assertion, history_of
 from ctxarith.index.newness import newness
 from ctxarith.instant import TimeLike
-from ctxarith.intake import Intake
 from ctxarith.model import Record
 from ctxarith.models.embedders import embedded_query
 from ctxarith.normalise import clean_text
-from ctxarith.options import Options, Setup
+from ctxarith.opening import Opening
 from ctxarith.plan import Plan, plan
 from ctxarith.policy import Principal
-from ctxarith.ports import Store, Vector
-from ctxarith.question import Question, ScopeLike, guard
+from ctxarith.ports import Vector
+from ctxarith.question import Question, ScopeLike, guard, reranking
 from ctxarith.run import Result, Tools, run
-from ctxarith.shelves import open_shelf, shelf_in_memory
 from ctxarith.stages.assemble import Template
 from ctxarith.where import Where, where
 
-STORE_METHODS = ("write", "remove", "rows", "count", "select", "can", "scrub", "close")
 
-
-class Corpus(Intake):
+class Corpus(Opening):
     """Records of one or more tenants, and the questions asked of them.
 
     Open it with `Corpus.open(folder)` or `Corpus.in_memory()`; use it from any number of threads.
@@ -42,31 +38,10 @@ class Corpus(Intake):
     '[1] (2026-03-01) The annual fee is 12 EUR'
     """
 
-    @classmethod
-    def open(cls, path: str | Path, *, store: Store | None = None, **options: Unpack[Options]) -> Self:
-        """Open the corpus in a folder, or make one there.
-
-        Args:
-            path: a folder; Chroma's files and the journal live in it.
-            store: where rows live instead of Chroma.
-            **options: see `Options`.
-
-        Raises:
-            EmbedderMismatch: the folder was written with another model.
-            StoreError: the folder or the database cannot be used.
-            ArgumentError: names the option.
-        """
-        setup = Setup.of(options)
-        if store is not None and not all(callable(getattr(store, name, None)) for name in STORE_METHODS):
-            raise ArgumentError("store", store, f"a store has the methods {', '.join(STORE_METHODS)}")
-        make = None if store is None else lambda _: store
-        return cls(open_shelf(path, setup.wanted, make), setup)
-
-    @classmethod
-    def in_memory(cls, **options: Unpack[Options]) -> Self:
-        """A corpus that is gone with the process; for the options see `Options`."""
-        setup = Setup.of(options)
-        return cls(shelf_in_memory(setup.wanted), setup)
+    @property
+    def embedder_name(self) -> str:
+        """The embedding model that this corpus was made with."""
+        return self._shelf.settings["embedder"]
 
     def get(self, ids: str | Iterable[str], *, principal: Principal | None = None) -> list[Record]:
         """The newest permitted version of each id, in the order asked; the others are left out."""
@@ -108,6 +83,7 @@ class Corpus(Intake):
         tokens: int | None = 400,
         as_of: TimeLike | None = None,
         rank: str = "auto",
+        rerank: bool | int = False,
         include_superseded: bool = False,
         template: Template | None = None,
         order: str = "rank",
@@ -126,6 +102,7 @@ class Corpus(Intake):
             tokens: at most this many tokens in `Result.text`; `None` for no limit.
             as_of: the time that the question is about.
             rank: "auto", "fused" or "composite".
+            rerank: read the best hits (50, or this many) with the corpus's `reranker` before ranking.
             include_superseded: keep retired records, labelled and below their successors.
             template: what stands around the evidence.
             order: "rank", "edges", "chronological" or "sections".
@@ -144,6 +121,7 @@ class Corpus(Intake):
             template=template,
             order=order,
             group_by=group_by,
+            reranking=reranking(self._setup.reranker, rerank),
         )
         return self.run(asked.pipeline(), text, principal=principal, as_of=as_of)
 
@@ -217,7 +195,16 @@ class Corpus(Intake):
             at=self._gate.now(),
         )
 
+    def changes(self, since: int, *, principal: Principal | None = None) -> list[Change]:
+        """What the caller's tenant has changed since a watermark, as the caller may see it."""
+        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+            raise ArgumentError("since", since, "a watermark: a whole number, zero or more")
+        allowed, tenant = self._gate.permission(principal), self._gate.caller(principal).tenant
+        snapshot = self._shelf.snapshot
+        entries = self._shelf.feed(tenant, since)
+        return changes_of(entries, snapshot, allowed, upto=snapshot.watermarks.get(tenant, 0))
+
     def _embedded_query(self, text: str) -> Vector:
         vector = embedded_query(self._setup.embedder, text)
-        self._shelf.check_dimension(len(vector))
+        self._shelf.check_model(self._setup.wanted["embedder"], len(vector))
         return vector

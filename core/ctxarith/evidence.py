@@ -12,6 +12,7 @@ from ctxarith.model import Record, Slot
 
 SEMANTIC = "semantic"
 LEXICAL = "lexical"
+RERANKED = "reranked"
 
 HitKey = tuple[str, str]
 
@@ -45,7 +46,8 @@ class Found:
 class Hit:
     """A record that is still in the running, with every piece of evidence for it.
 
-    `score` belongs to the order that the last stage made. `tier` is 1 for a record that holds
+    `score` belongs to the order that the last stage made; `reranked` is what a reranker said: its rank,
+    its raw score, and that score mapped to 0..1. `tier` is 1 for a record that holds
     exactly an identifier named in the query; a higher tier stands above in every order. `excerpt`
     stands in for the text when the record had to be cut to fit.
     """
@@ -56,6 +58,7 @@ class Hit:
     score: float = 0.0
     tier: int = 0
     fused: float | None = None
+    reranked: Found | None = None
     relevance: float | None = None
     replaces: tuple[str, ...] = ()
     superseded_by: tuple[str, ...] = ()

@@ -217,6 +217,10 @@ def _evidence(hit: Hit) -> str:
         for f in hit.found_by
     ]
     scores = [f"fused {hit.fused:.5f}"] if hit.fused is not None else []
+    if hit.reranked is not None:
+        scores.append(
+            f"reranked {hit.reranked.rank} score {hit.reranked.score:.3f} ({hit.reranked.share:.3f})"
+        )
     scores += [f"relevance {hit.relevance:.2f}"] if hit.relevance is not None else []
     replaced = [f"replaces {', '.join(hit.replaces)}"] if hit.replaces else []
     return ", ".join([*parts, *scores, f"score {hit.score:.4f}", *replaced, *hit.flags, *hit.notes])

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from ctxarith.errors import ArgumentError, CorpusClosed, RecordError
 from ctxarith.gate import Gate
+from ctxarith.ingest.change import Added, Synced
 from ctxarith.ingest.prepare import once_each
-from ctxarith.ingest.write import Added
 from ctxarith.model import Record
 from ctxarith.models.embedders import embedded, given_vectors
 from ctxarith.options import Setup
@@ -115,6 +115,24 @@ class Intake:
         """The ids of a source's chunks: for those who write."""
         _need_text("source_id", source_id)
         return self._shelf.ids_of_source(self._gate.tenant(tenant), source_id)
+
+    def watermark(self, tenant: str | None = None) -> int:
+        """The number of the last write of a tenant, taken with the data; 0 before the first."""
+        return self._shelf.snapshot.watermarks.get(self._gate.tenant(tenant), 0)
+
+    def sync(self) -> Synced:
+        """Look at the store, and take over what others have written there."""
+        return self._shelf.sync()
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the store has been looked at: always, unless others write it (see `adopt`)."""
+        return self._shelf.is_synced
+
+    @property
+    def left_out(self) -> Sequence[tuple[str, str]]:
+        """Rows of an adopted collection that could not be read: their Chroma id, and why."""
+        return tuple(getattr(self._shelf.store, "left_out", ()))
 
     def close(self) -> None:
         """Give the folder back; a second call does nothing."""

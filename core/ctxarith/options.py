@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import TypedDict
 
+from ctxarith.algebra import Stage
 from ctxarith.errors import ArgumentError, RecordError
 from ctxarith.ingest.prepare import Preparation
 from ctxarith.ingest.slots import SUBJECT_KEY, RuleSlots, SlotExtractor
@@ -15,16 +16,19 @@ from ctxarith.models.embedders import WordLlamaEmbedder, checked_embedder, ident
 from ctxarith.models.tokens import token_counter
 from ctxarith.normalise import clean_id
 from ctxarith.policy import Policy
-from ctxarith.ports import Clock, Embedder, TokenCounter
+from ctxarith.ports import Clock, Embedder, LlamaIndexEmbedding, TokenCounter
 from ctxarith.remembered import wanted_settings
+from ctxarith.stages.rerank import Rerank, Scorer, rerank
 
 
 class Options(TypedDict, total=False):
     """What a corpus may be told when it is opened; all of it may be left out.
 
-    embedder: any object with `embed_documents` and `embed_query`; offline by default.
+    embedder: any object with LangChain's or LlamaIndex's embedding methods; offline by default.
     policy: once set, every call must name its principal.
     clock: the present, as a function to an aware datetime; inject one to repeat a run.
+    reranker: what `retrieve(rerank=True)` reads the best hits with, such as `CrossEncoderReranker()`;
+        or a whole `rerank(...)` stage with its time limit.
     tokenizer: an encoding or model name, or a function from text to a count.
     slots: what extracts slots at ingest, such as `RuleSlots`; explicit slots win.
     subject_key: the metadata key that names a slot's subject ("lead_id").
@@ -33,9 +37,10 @@ class Options(TypedDict, total=False):
     naive_zone: the zone of times without an offset, which are refused otherwise.
     """
 
-    embedder: Embedder | None
+    embedder: Embedder | LlamaIndexEmbedding | None
     policy: Policy | None
     clock: Clock | None
+    reranker: Scorer | Stage | None
     tokenizer: str | TokenCounter | None
     slots: SlotExtractor | None
     subject_key: str
@@ -50,6 +55,7 @@ class Setup:
     """Options, checked and with their defaults."""
 
     embedder: Embedder
+    reranker: Rerank | None
     policy: Policy | None
     clock: Clock
     counter: TokenCounter
@@ -86,6 +92,7 @@ class Setup:
         clock, slots = options.get("clock"), options.get("slots")
         return cls(
             embedder=embedder,
+            reranker=_reranking(options.get("reranker")),
             policy=policy,
             clock=utc_now if clock is None else clock,
             counter=token_counter(options.get("tokenizer")),
@@ -114,6 +121,15 @@ class Setup:
 def utc_now() -> datetime:
     """The present, in UTC."""
     return datetime.now(UTC)
+
+
+def _reranking(given: Scorer | Stage | None) -> Rerank | None:
+    if given is None or isinstance(given, Rerank):
+        return given
+    if isinstance(given, Stage):
+        raise ArgumentError("reranker", given, "a scorer, or a stage made by rerank(...)")
+    # The stage's own checks, so that a scorer without a scale is refused at opening.
+    return rerank(given)
 
 
 def _keys(given: object) -> list[str] | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -88,6 +88,47 @@ class Embedder(Protocol):
         ...
 
 
+LOGIT, UNIT = "logit", "unit"
+
+
+class Reranker(Protocol):
+    """Reads the question and each passage together; `scale` says what its numbers are.
+
+    "logit": any real number, which the sigmoid maps to 0..1; "unit": from 0 to 1 already.
+    """
+
+    @property
+    def scale(self) -> str:
+        """LOGIT or UNIT: declared, since it cannot be told from the numbers."""
+        ...
+
+    def __call__(self, query: str, passages: list[str], /) -> Any:
+        """One number for each passage; higher is better."""
+        ...
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """A reranker that knows how much it can read at once."""
+
+    def windows(self, query: str, passage: str) -> Sequence[str]:
+        """The passage in parts that fit beside the query; the best part counts."""
+        ...
+
+
+@runtime_checkable
+class LlamaIndexEmbedding(Protocol):
+    """An embedding model by LlamaIndex's names; taken wherever an `Embedder` is."""
+
+    def get_text_embedding_batch(self, texts: list[str], /) -> Any:
+        """One vector for each text."""
+        ...
+
+    def get_query_embedding(self, query: str, /) -> Any:
+        """The vector of a query."""
+        ...
+
+
 class Store(Protocol):
     """Where rows live. It need not be quick: searches run on the index built from it.
 
@@ -129,108 +170,4 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release files and connections."""
-        ...
-
-
-class Lock(Protocol):
-    """Keeps a second process from writing."""
-
-    def take(self) -> bool:
-        """Whether this process may write, now and until `release`."""
-        ...
-
-    def release(self) -> None:
-        """Let another process write."""
-        ...
-
-
-# The setting that says whether the store must hold rows when it is opened again.
-HOLDS, YES, NO = "holds", "yes", "no"
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a settled write did: to the index, and to the records.
-
-    Args:
-        added, dropped: names of segments.
-        dead: rows that were removed or replaced, by the name of their segment.
-        changed: the key of each record that changed, with its fields before; `None` for a new record.
-        holds: whether records are left; `None` when that does not change.
-        rebuilt: the index was made anew from the store, so that what changed is not known.
-    """
-
-    added: Sequence[str] = ()
-    dropped: Sequence[str] = ()
-    dead: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    changed: Sequence[tuple[RowKey, Record | None]] = ()
-    rebuilt: Collection[str] = ()
-    holds: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IndexState:
-    """The index as the last settled write left it; see `Written`."""
-
-    segments: tuple[str, ...]
-    dead: Mapping[str, Sequence[int]]
-    watermarks: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One change of one record in the feed. `rebuilt` entries name no record: anything may have changed."""
-
-    watermark: int
-    key: RowKey
-    before: Record | None
-    rebuilt: bool = False
-
-
-class Journal(Protocol):
-    """What makes a write whole, and says what the writes have done.
-
-    How to take a write back is on disk before the store is touched; that it is complete is one
-    transaction with what it did to the index and with the feed, so that no watermark runs ahead of
-    the data.
-    """
-
-    def intend(self, keys: Sequence[RowKey], before: Sequence[Row]) -> None:
-        """A write of `keys` begins; `before` are the rows that it replaces or removes."""
-        ...
-
-    def pending(self) -> tuple[list[RowKey], list[Row]]:
-        """The write that was begun and not settled: its keys, and the rows to put back."""
-        ...
-
-    def settle(self, written: Written | None = None) -> dict[str, int]:
-        """The write is complete, or (`None`) was taken back; the new watermark of each tenant it touched."""
-        ...
-
-    def state(self) -> IndexState:
-        """The index as the last settled write left it."""
-        ...
-
-    def feed(self, tenant: str, since: int) -> list[Entry]:
-        """The changes of a tenant after a watermark, oldest first."""
-        ...
-
-    def changed_elsewhere(self) -> bool:
-        """Whether another process has begun or settled a write since the last call."""
-        ...
-
-    def settings(self) -> dict[str, str]:
-        """What the corpus remembers about itself."""
-        ...
-
-    def remember(self, settings: Mapping[str, str]) -> None:
-        """Add to what the corpus remembers."""
-        ...
-
-    def scrub(self, gone: Callable[[str, str], bool]) -> None:
-        """Leave no trace of settled writes, nor in the feed of what a (tenant, id) held that is gone."""
-        ...
-
-    def close(self) -> None:
-        """Release the file."""
         ...

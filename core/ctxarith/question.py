@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ctxarith.algebra import Pipeline, lexical, semantic, superseded
+from ctxarith.algebra import Pipeline, Stage, lexical, semantic, superseded
 from ctxarith.errors import ArgumentError
 from ctxarith.predicate import Predicate
 from ctxarith.scopes import Scope, everyone, scope
 from ctxarith.stages.assemble import Template, budget
 from ctxarith.stages.fuse import rrf
 from ctxarith.stages.rank import auto, composite, top
+from ctxarith.stages.rerank import Rerank
 from ctxarith.where import Where, where
 
 ScopeLike = str | Scope | Sequence[str] | None
@@ -28,6 +29,21 @@ def guard(given: ScopeLike) -> Predicate:
     return scope(given)
 
 
+def reranking(stage: Rerank | None, wanted: bool | int) -> Stage | None:
+    """The corpus's reranking stage as one question wants it: not, as it is, or over so many hits.
+
+    Raises:
+        ArgumentError: the corpus has no reranker, or the number is below 1.
+    """
+    if not isinstance(wanted, int) or (wanted is not False and wanted < 1):
+        raise ArgumentError("rerank", wanted, "True, False, or how many of the best hits to read")
+    if wanted is False:
+        return None
+    if stage is None:
+        raise ArgumentError("rerank", wanted, "this corpus has no reranker: open it with reranker=")
+    return stage if wanted is True else replace(stage, top=wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a question is asked under; `pipeline()` writes it in the algebra."""
@@ -41,9 +57,12 @@ class Question:
     template: Template | None = None
     order: str = "rank"
     group_by: str | None = None
+    reranking: Stage | None = None
 
     def pipeline(self) -> Pipeline:
         """`((semantic | lexical) & scope & where) - superseded >> rrf() >> rank >> top >> budget`.
+
+        With `reranking`, that stage stands after `rrf()`.
 
         Raises:
             ArgumentError, PredicateError, ScopeError: name what is wrong.
@@ -54,6 +73,8 @@ class Question:
             raise ArgumentError("rank", self.rank, f"one of {', '.join(_RANKS)}")
         found = (semantic | lexical) & guard(self.scope) & where(self.where)
         pipeline = (found if self.include_superseded else found - superseded) >> rrf(group_by=self.group_by)
+        if self.reranking is not None:
+            pipeline = pipeline >> self.reranking
         if self.rank != "fused":
             pipeline = pipeline >> (auto() if self.rank == "auto" else composite())
         if self.top is not None:

@@ -3,56 +3,43 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ctxarith.errors import CtxArithError, EmbedderMismatch, EmbeddingError, StoreError
+from ctxarith.durable import HOLDS, NO, YES, Entry
+from ctxarith.errors import CtxArithError, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.snapshot import Indexer, Snapshot
+from ctxarith.ingest.change import Added, Synced, ended
 from ctxarith.ingest.keeper import Keeper
-from ctxarith.ingest.prepare import content_hash
-from ctxarith.ingest.vectors import Embed
-from ctxarith.ingest.write import Added, Segments, Writer
+from ctxarith.ingest.vectors import Embed, renewed
+from ctxarith.ingest.write import Writer
 from ctxarith.model import Record
-from ctxarith.ports import HOLDS, NO, YES, Entry, Journal, Lock, Row, Store, Vector
+from ctxarith.parts import Parts, check_ours
+from ctxarith.ports import Store, Vector
 from ctxarith.progress import watching
-from ctxarith.remembered import check_whole, settled
+from ctxarith.remembered import check_model, check_whole, present, searchable_keys, settled
 
 _REFILLING = "refilling"
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a shelf is made of.
-
-    `may_hold` says, without opening the store, whether it may hold rows; `own` that the store is in
-    our folder and written by us alone.
-    """
-
-    store: Store
-    journal: Journal
-    lock: Lock
-    segments: Segments
-    may_hold: Callable[[], bool] = lambda: True
-    own: bool = False
 
 
 class Shelf:
     """Readers take `snapshot` and need no lock; writers take turns."""
 
     def __init__(self, parts: Parts, wanted: Mapping[str, str]) -> None:
-        self._parts = parts
-        self._store, self._journal = parts.store, parts.journal
+        self._held = parts.held
+        self._file_lock = parts.lock
+        self._store, self._journal = parts.held.store, parts.journal
         self.settings = settled(parts.journal, wanted)
-        self._writer = Writer(parts.store, parts.journal, parts.lock, parts.segments)
+        self._writer = Writer(self._store, parts.journal, parts.lock, parts.segments)
         self._lock = threading.RLock()
         analyzer = Analyzer(self.settings["stem"] == YES, self.settings["stop_words"] == YES)
-        self.searchable = tuple(filter(None, self.settings["searchable"].split("\n")))
+        self.searchable = searchable_keys(self.settings)
         self._keeper = Keeper(parts.journal, parts.segments, Indexer(analyzer, self.searchable), self._lock)
         self._remembered = parts.journal.settings()
-        self._compared = self._behind = False
+        self._compared = parts.held.adopted
+        self._behind = self.looked = False
         self.handles = 0
         self._inside = False
         self._begin()
@@ -72,31 +59,28 @@ class Shelf:
         segments = self._journal.state().segments
         if segments and HOLDS not in known:
             raise StoreError("journal.sqlite has lost its settings: restore it from a copy")
-        if segments or (self._parts.own and known.get(HOLDS) == NO):
+        if segments or (self._held.own and known.get(HOLDS) == NO):
             self._follow()
-        elif self._parts.may_hold() or known.get(HOLDS) == YES:
-            self._take_lock("the index is missing")
+        elif self._held.may_hold() or known.get(HOLDS) == YES:
+            self._writer.take_lock("the index is missing")
             self._rebuild()
 
     def _follow(self) -> None:
         """Read the present state; what could not be read is tried again by the next question."""
         self._behind = False
+        self.settings.update(self._journal.settings())
         try:
             self._keeper.follow()
         except StoreError as error:
             self._behind = True
-            self._take_lock(str(error))
+            self._writer.take_lock(str(error))
             self._rebuild()
             self._behind = False
-
-    def _take_lock(self, reason: str) -> None:
-        if not self._parts.lock.take():
-            raise StoreError(f"{reason}, and another process is writing this corpus: try again later")
 
     def _rebuild(self) -> None:
         """Make the index anew from the store, which must hold what the journal remembers."""
         known = self._journal.settings()
-        if self._parts.own or known.get(HOLDS) == YES:
+        if self._held.own or known.get(HOLDS) == YES:
             # Before an interrupted write is taken back, which would put some rows into a lost store too.
             check_whole(known, holds=self._store.count() > 0 and known.get(_REFILLING) != YES)
         self._writer.recover()
@@ -105,14 +89,17 @@ class Shelf:
             with watching(size, "indexing") as watch:
                 self._keeper.rebuild(self._store.rows(), watch)
             self.remember()
+        self.looked = True
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self, *, to_store: bool = True) -> Iterator[None]:
         """One write of one thread: under the lock, on a store that agrees with the index.
 
         Raises:
-            StoreError: another process writes, or a write began inside another one.
+            StoreError: another process writes, a write began inside another one, or the store is others'.
         """
+        if to_store:
+            check_ours(self._held)
         with self._lock:
             if self._inside:
                 raise StoreError("a write began inside another: an embedder must not write to its own corpus")
@@ -124,10 +111,9 @@ class Shelf:
                     self._compared = True
                 self._writer.recover()
                 yield
-            except Exception:
-                raise
-            except BaseException:  # interrupted, perhaps after its write was settled
-                self._compared, self._behind = False, True
+            except BaseException as error:
+                if not isinstance(error, Exception):  # interrupted, perhaps after its write was settled
+                    self._compared, self._behind = self._held.adopted, True
                 raise
             finally:
                 self._inside = False
@@ -142,8 +128,9 @@ class Shelf:
         """
         self._follow()
         self._keeper.sweep()
+        self._held.sweep()
         wanted = int(self._keeper.snapshot.staying.sum())
-        if self._journal.settings().get(_REFILLING) == YES or (wanted and not self._store.count()):
+        if self.settings.get(_REFILLING) == YES or (wanted and not self._store.count()):
             self.remember(refilling=True)
             self._keeper.refill(self._store)
             self.remember(refilling=False)
@@ -156,24 +143,25 @@ class Shelf:
         """The store behind the index."""
         return self._store
 
-    def check_dimension(self, length: int) -> None:
-        """Refuse vectors of another length than the corpus holds.
+    @property
+    def is_synced(self) -> bool:
+        """Whether the store has been looked at; where only we write it, there is no need."""
+        return self.looked or not self._held.followed
+
+    def check_model(self, name: str, length: int) -> None:
+        """Refuse a question's vector of another model, should the corpus have gone over to another one.
 
         Raises:
             EmbedderMismatch: names both.
         """
-        given = str(length)
-        known = self.settings.get("dimension")
-        if known is not None and known != given:
-            name = self.settings["embedder"]
-            raise EmbedderMismatch(f"{name} of dimension {known}", f"vectors of dimension {given}")
+        check_model(self.settings, name, length)
 
     def _check_lengths(self, lengths: Collection[int]) -> None:
         try:
             if len(lengths) > 1:
                 raise EmbeddingError(f"the model gave vectors of different dimensions: {sorted(lengths)}")
             for length in lengths:
-                self.check_dimension(length)
+                check_model(self.settings, self.settings["embedder"], length)
         except CtxArithError:
             self._writer.forget_staged()
             raise
@@ -213,9 +201,26 @@ class Shelf:
     def retire(self, tenant: str, ids: Iterable[str], now: datetime) -> int:
         """End the facts of the ids now; what they had retired stays retired."""
         with self._writing():
-            rows = [row for rid in dict.fromkeys(ids) for row in self._ending(tenant, rid, now)]
-            self._keeper.snapshot = self._writer.replace(rows, self._keeper.snapshot)
+            snapshot = self._keeper.snapshot
+            known = [row for rid in dict.fromkeys(ids) for row in snapshot.named(tenant, rid)]
+            rows = list(ended(map(snapshot.stored, known), now))
+            self._keeper.snapshot = self._writer.replace(rows, snapshot)
             return len({row.record.id for row in rows})
+
+    def sync(self) -> Synced:
+        """Look at the store, and take over what others have changed there."""
+        with self._writing(to_store=False):
+            self._keeper.snapshot, report = self._writer.taken_over(self._store.rows(), self._keeper.snapshot)
+            self.remember()
+            self.looked = True
+            return report
+
+    def reembed(self, store: Store, embed: Embed, settings: Mapping[str, str]) -> int:
+        """Embed every text again, into a store that takes the old one's place; how many rows there are."""
+        with self._writing():
+            passage = self._keeper.snapshot.passage
+            self._keeper.with_vectors(lambda segment: renewed(segment, passage, embed, store), settings)
+            return int(self._keeper.snapshot.staying.sum())
 
     def ids_of_source(self, tenant: str, source_id: str) -> list[str]:
         """The ids of a source's chunks."""
@@ -232,27 +237,14 @@ class Shelf:
         with self._lock:
             self._store.close()
             self._journal.close()
-            self._parts.lock.release()
-
-    def _ending(self, tenant: str, rid: str, now: datetime) -> Iterable[Row]:
-        snapshot = self._keeper.snapshot
-        for row in snapshot.named(tenant, rid):
-            record = snapshot.records[row]
-            if record.valid_until is not None and record.valid_until <= now:
-                continue
-            end = max(now, record.valid_from) if record.valid_from else now
-            ended = replace(record, valid_until=end)
-            yield Row(replace(ended, content_hash=content_hash(ended)), snapshot.vector(row))
+            self._file_lock.release()
 
     def remember(self, *, refilling: bool = False) -> None:
         """Note in the journal what the store must hold when it is opened again."""
         snapshot = self._keeper.snapshot
-        present = {HOLDS: YES if len(snapshot) else NO}
-        if snapshot.dimension is not None:
-            present["dimension"] = str(snapshot.dimension)
+        self.settings |= present(len(snapshot), snapshot.dimension)
         if refilling or _REFILLING in self.settings:
-            present[_REFILLING] = YES if refilling else NO
-        self.settings.update(present)
+            self.settings[_REFILLING] = YES if refilling else NO
         if self._remembered != self.settings:
             self._journal.remember(self.settings)
             self._remembered = dict(self.settings)

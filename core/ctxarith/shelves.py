@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ctxarith.errors import ArgumentError, StoreError
 from ctxarith.index.files import SegmentFiles, SegmentMemory
-from ctxarith.ports import Store
+from ctxarith.parts import Held, Parts
 from ctxarith.remembered import check_settings
-from ctxarith.shelf import Parts, Shelf
+from ctxarith.shelf import Shelf
 from ctxarith.stores.chroma import ChromaStore
-from ctxarith.stores.inmemory import InMemoryStore
 from ctxarith.stores.journal import SqliteJournal
 from ctxarith.stores.lock import NoLock, WriterLock
 
 CHROMA = "chroma"
+
+Hold = Callable[[Path, Mapping[str, str]], Held]
 
 _OPEN: dict[Path, Shelf] = {}
 _OPENING = threading.Lock()
 
 
 def open_shelf(
-    path: str | Path, wanted: Mapping[str, str], make_store: Callable[[Path], Store] | None = None
+    path: str | Path, wanted: Mapping[str, str], hold: Callable[[Path, Mapping[str, str]], Held]
 ) -> Shelf:
     """The shelf of a folder; opening it again in this process shares it.
+
+    Args:
+        path: the folder, made if need be.
+        wanted: settings that must not contradict what the folder remembers.
+        hold: makes the store, given the folder and its settings.
 
     Raises:
         StoreError: the folder cannot be used.
@@ -42,8 +49,7 @@ def open_shelf(
                 folder.mkdir(parents=True, exist_ok=True)
             except (OSError, ValueError) as error:
                 raise StoreError(f"the folder {str(folder)!r} cannot be used: {error}") from error
-            make = make_store or (lambda place: ChromaStore(place / CHROMA))
-            shelf = _made(folder, lambda: make(folder), wanted, own=make_store is None)
+            shelf = _made(folder, wanted, hold)
             _OPEN[folder] = shelf
         else:
             check_settings(shelf.settings, wanted)
@@ -51,36 +57,47 @@ def open_shelf(
         return shelf
 
 
-def _made(folder: Path, make: Callable[[], Store], wanted: Mapping[str, str], *, own: bool) -> Shelf:
+def _made(folder: Path, wanted: Mapping[str, str], hold: Hold) -> Shelf:
     journal = SqliteJournal(folder / "journal.sqlite")
     lock = WriterLock(folder / "writer.lock")
-    store: Store | None = None
+    held: Held | None = None
     try:
-        check_settings(journal.settings(), wanted)
-        store = make()
-        parts = Parts(
-            store,
-            journal,
-            lock,
-            SegmentFiles(folder / "index"),
-            may_hold=(folder / CHROMA / "chroma.sqlite3").exists if own else lambda: True,
-            own=own,
-        )
-        shelf = Shelf(parts, wanted)
+        known = journal.settings()
+        check_settings(known, wanted)
+        held = hold(folder, known)
+        shelf = Shelf(Parts(held, journal, lock, SegmentFiles(folder / "index")), wanted)
         shelf.remember()
     except BaseException:
         # What was not there before must not look as if it had been.
         journal.close()
-        if store is not None:
-            store.close()
+        if held is not None:
+            held.store.close()
         lock.release()
         raise
     return shelf
 
 
-def shelf_in_memory(wanted: Mapping[str, str]) -> Shelf:
-    """A shelf that is gone with the process."""
-    shelf = Shelf(Parts(InMemoryStore(), SqliteJournal(), NoLock(), SegmentMemory()), wanted)
+def in_chroma(folder: Path, settings: Mapping[str, str]) -> Held:
+    """The default: a Chroma collection in the folder."""
+    place = chroma_folder(folder, settings.get(CHROMA, CHROMA))
+
+    def sweep() -> None:
+        # What `reembed` left when it died, before its end or after.
+        for other in folder.glob(f"{CHROMA}*"):
+            if other != place and other.is_dir():
+                shutil.rmtree(other, ignore_errors=True)
+
+    return Held(ChromaStore(place), may_hold=(place / "chroma.sqlite3").exists, own=True, sweep=sweep)
+
+
+def chroma_folder(folder: Path, name: str) -> Path:
+    """Where Chroma's files lie; a corpus that was embedded again has a folder of another number."""
+    return folder / name
+
+
+def in_memory(held: Held, wanted: Mapping[str, str]) -> Shelf:
+    """A shelf whose index is gone with the process."""
+    shelf = Shelf(Parts(held, SqliteJournal(), NoLock(), SegmentMemory()), wanted)
     shelf.handles = 1
     return shelf
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ctxarith.console import printable
 from ctxarith.demo import Scenario
+from ctxarith.evidence import Found
 from ctxarith.explain import Explanation
 from ctxarith.plain import jsonable, record_as_dict
 from ctxarith.run import Result
@@ -30,9 +31,8 @@ def result_as_dict(result: Result) -> dict[str, Any]:
             "version": hit.record.version,
             "source_id": hit.record.source_id,
             "score": round(hit.score, 6),
-            "found_by": [
-                {"source": f.source, "rank": f.rank, "score": round(f.score, 6)} for f in hit.found_by
-            ],
+            "found_by": [{"source": f.source, **_scored(f)} for f in hit.found_by],
+            **({"reranked": _scored(hit.reranked)} if hit.reranked else {}),
             "replaces": list(hit.replaces),
             "superseded_by": list(hit.superseded_by),
             "flags": list(hit.flags),
@@ -42,6 +42,10 @@ def result_as_dict(result: Result) -> dict[str, Any]:
     ]
     citations = {str(mark): list(source) for mark, source in result.citations.items()}
     return {**result.explain().as_dict(), "hits": hits, "citations": citations, "text": result.text}
+
+
+def _scored(found: Found) -> dict[str, Any]:
+    return {"rank": found.rank, "score": round(found.score, 6)}
 
 
 def show_funnel(out: Console, explanation: Explanation) -> None:

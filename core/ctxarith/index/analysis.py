@@ -16,47 +16,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from ctxarith.index.stopwords import STOP_WORDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The default list of Lucene's StandardAnalyzer.
-STOP_WORDS = frozenset(
-    {
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "but",
-        "by",
-        "for",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "no",
-        "not",
-        "of",
-        "on",
-        "or",
-        "such",
-        "that",
-        "the",
-        "their",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "to",
-        "was",
-        "will",
-        "with",
-    }
-)
 _HYPHENS = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"), "-")
 _HYPHENS[0xAD] = ""  # the soft hyphen is a place to break, not a character
 _CJK = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}ー"

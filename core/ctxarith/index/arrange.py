@@ -102,9 +102,7 @@ def _orders(arrays: Arrays, loose: Loose, size: int) -> tuple[Rows, Rows, Rows]:
     key = (revision, codes("version"), codes("id"))
     order = np.lexsort((*key, codes("scope"), codes("tenant")))
     by_key = np.lexsort((*key, codes("tenant")))
-    by_age = np.lexsort(
-        (revision, codes("version"), codes("tenant"), codes("id"), naturally, created, start)
-    )
+    by_age = np.lexsort((revision, codes("version"), codes("tenant"), codes("id"), naturally, created, start))
     return order, _inverse(by_key), _inverse(by_age)
 
 

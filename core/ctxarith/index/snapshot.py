@@ -172,6 +172,11 @@ class Snapshot:
         """The rows of an id, its revisions too."""
         return self._found((tenant, record_id), "id", self.staying)
 
+    def key(self, row: int) -> RowKey:
+        """The key of a row."""
+        tenant, rid, version = self.records[row].key
+        return RowKey(tenant, rid, version, int(self.records.row("revision")[row]))
+
     def rows_of(self, keys: Sequence[RowKey]) -> dict[RowKey, int]:
         """The live rows of those keys that are here."""
         which, rows = self.records.named(digests((key.tenant, key.id) for key in keys), "id")

@@ -86,11 +86,11 @@ def read_lines(
     """
     links: dict[str, list[str]] = {}
     if SUPERSEDED_BY in mapped.sources:
-        for _, line in _objects(path):
+        for _, line in objects(path):
             whole, heirs = mapped.apply(line)
             for heir in heirs:
                 links.setdefault(heir, []).append(str(whole.get("id")))
-    for number, line in _objects(path):
+    for number, line in objects(path):
         whole, _ = mapped.apply(line)
         for needed in ("id", "text"):
             if needed not in whole:
@@ -152,8 +152,13 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
     return read
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, text in enumerate(_texts(path), start=1):
+def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a file of lines, each with the number of its line.
+
+    Raises:
+        RecordError: a line is not a JSON object; names the line.
+    """
+    for number, text in enumerate(texts(path), start=1):
         if not text.strip():
             continue
         try:
@@ -165,7 +170,12 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, line
 
 
-def _texts(path: Path) -> Iterator[str]:
+def texts(path: Path) -> Iterator[str]:
+    """The lines of a text file, plain or gzipped.
+
+    Raises:
+        ArgumentError: the file cannot be read; names it.
+    """
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8-sig") as file:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ctxarith.durable import HOLDS, NO, YES, Journal, Written
 from ctxarith.errors import CtxArithError, StoreError
 from ctxarith.index.segment import Segment
 from ctxarith.index.snapshot import Indexer, Snapshot
 from ctxarith.ingest.compaction import Merger, due, wasted
 from ctxarith.ingest.write import Segments
-from ctxarith.ports import Journal, Row, Store, Written
+from ctxarith.ports import Row, Store
 
 # Rows that are analysed at a time when an index is made anew.
 _PAGE = 10_000
-# Rows that are given to a store at a time when it is filled anew.
-_REFILLED = 2_000
 # A compaction elsewhere can take files away between reading their names and opening them.
 _ATTEMPTS = 5
 
@@ -79,23 +79,52 @@ class Keeper:
         written = Written(
             added=[segment.name for segment in whole],
             dropped=old.segments,
-            holds=bool(whole),
+            settings={HOLDS: YES if whole else NO},
             rebuilt=sorted(fresh.tenants | set(old.watermarks)),
         )
         watermarks = {**old.watermarks, **self._settled(written)}
         self.snapshot = Snapshot(fresh.indexer, tuple(whole), {}, watermarks)
         self._segments.drop(old.segments)
 
+    def refill(self, store: Store) -> None:
+        """Write every row into a store that was lost whole."""
+        rows = np.flatnonzero(self.snapshot.staying).tolist()
+        for start in range(0, len(rows), _PAGE):
+            store.write([self.snapshot.stored(row) for row in rows[start : start + _PAGE]])
+
+    def with_vectors(
+        self, vectors: Callable[[Segment], NDArray[np.float32]], settings: Mapping[str, str]
+    ) -> None:
+        """The same rows with other vectors; everything else stays as it was analysed.
+
+        Args:
+            vectors: those of a segment, shape (rows, dimension).
+            settings: what the corpus remembers from then on, in the same transaction.
+        """
+        self.purify()
+        old = self.snapshot
+        renewed = []
+        for segment in old.segments:
+            given = vectors(segment)
+            arrays = {**segment.arrays, "row.vector": given}
+            arrays["row.blank"] = np.asarray(~given.any(axis=1), np.bool_)
+            renewed.append(self._segments.write(arrays))
+        dimension = max((segment.vectors.shape[1] for segment in renewed), default=0)
+        names = [segment.name for segment in old.segments]
+        written = Written(
+            added=[segment.name for segment in renewed],
+            dropped=names,
+            rebuilt=sorted(old.tenants),
+            settings={**settings, **({"dimension": str(dimension)} if dimension else {})},
+        )
+        watermarks = {**old.watermarks, **self._settled(written)}
+        self.snapshot = Snapshot(old.indexer, tuple(renewed), {}, watermarks)
+        self._segments.drop(names)
+
     def sweep(self) -> None:
         """Delete what a process left that died, or a write that was interrupted."""
         if not self._compacting():  # its new file is not noted anywhere yet
             self._segments.sweep([segment.name for segment in self.snapshot.segments])
-
-    def refill(self, store: Store) -> None:
-        """Write every row of the index to the store."""
-        rows = np.flatnonzero(self.snapshot.staying).tolist()
-        for start in range(0, len(rows), _REFILLED):
-            store.write([self.snapshot.stored(row) for row in rows[start : start + _REFILLED]])
 
     def compact(self) -> bool:
         """Merge what is due; whether there was anything. Readers never wait, a writer at the end only."""

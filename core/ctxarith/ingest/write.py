@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
+import numpy as np
+
+from ctxarith.durable import HOLDS, NO, YES, Journal, Lock, Written
 from ctxarith.errors import StoreError
 from ctxarith.index.columns import Rows
 from ctxarith.index.segment import Segment
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.index.strings import Arrays
+from ctxarith.ingest.change import Added, Change, Synced
 from ctxarith.ingest.compaction import Merger, absorbed
 from ctxarith.ingest.links import checked_links
 from ctxarith.ingest.vectors import Embed, Given, Staging
 from ctxarith.model import Record
-from ctxarith.ports import Journal, Lock, Row, RowKey, Store, Vector, Written
+from ctxarith.ports import Row, RowKey, Store, Vector
 
 T = TypeVar("T")
 
@@ -40,36 +44,6 @@ class Segments(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
-    """What an `add` did. `dangling` are ids named in `supersedes` that the corpus does not hold."""
-
-    added: int = 0
-    corrected: int = 0
-    unchanged: int = 0
-    embedded: int = 0
-    dangling: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A write: rows to put, keys to take out, what the store holds of both now, and how the feed tells it.
-
-    Args:
-        rows: to insert or replace.
-        leaving: keys to remove.
-        before: the rows as they are now, to take the write back.
-        dead: the numbers of the index's rows that the write replaces or removes.
-        told: for each record that changes, its key and what it was.
-    """
-
-    rows: Sequence[Row] = ()
-    leaving: Sequence[RowKey] = ()
-    before: Sequence[Row] = ()
-    dead: Sequence[int] = ()
-    told: Sequence[tuple[RowKey, Record | None]] = ()
-
-
 class Writer:
     """The one writer of a corpus; its caller holds the lock.
 
@@ -85,13 +59,15 @@ class Writer:
         self._segments = segments
         self._staging = Staging()
 
-    def take_lock(self) -> None:
-        """Become the one writer.
+    def take_lock(self, reason: str = "") -> None:
+        """Become the one writer; a reader says why it must.
 
         Raises:
             StoreError: another process writes this corpus.
         """
         if not self._lock.take():
+            if reason:
+                raise StoreError(f"{reason}, and another process is writing this corpus: try again later")
             raise StoreError("another process is writing this corpus: close it there, or write through it")
 
     def recover(self) -> None:
@@ -172,6 +148,20 @@ class Writer:
         told = [(row.key, row.record) for row in rows if row.revision == 0]
         return self.write(Change((), [row.key for row in rows], rows, leaving, told), snapshot)
 
+    def taken_over(self, rows: Iterable[Row], snapshot: Snapshot) -> tuple[Snapshot, Synced]:
+        """Make the index agree with the rows of the store, in one write that leaves the store alone."""
+        found = {row.key: row for row in rows}
+        kept = np.flatnonzero(snapshot.staying).tolist()
+        known = {snapshot.key(row): row for row in kept}
+        gone = [row for key, row in known.items() if key not in found]
+        fresh = [row for key, row in found.items() if key not in known or differs(row, known[key], snapshot)]
+        dead = [*gone, *(known[row.key] for row in fresh if row.key in known)]
+        before = {snapshot.key(row): snapshot.records[row] for row in dead}
+        told = [(key, before.get(key)) for key in (*(row.key for row in fresh), *map(snapshot.key, gone))]
+        change = Change(fresh, dead=dead, told=[one for one in told if one[0].revision == 0])
+        changed = len(dead) - len(gone)
+        return self.write(change, snapshot, to_store=False), Synced(len(fresh) - changed, changed, len(gone))
+
     def forget_staged(self) -> None:
         """Let go of vectors kept for a retry that can never succeed."""
         self._staging.clear()
@@ -187,23 +177,27 @@ class Writer:
             message = f"the records are deleted and their traces are not yet removed, purge again: {error}"
             raise StoreError(message) from error
 
-    def write(self, change: Change, snapshot: Snapshot) -> Snapshot:
-        """Do a write whole, or take it back."""
-        if not change.rows and not change.leaving:
+    def write(self, change: Change, snapshot: Snapshot, *, to_store: bool = True) -> Snapshot:
+        """Do a write whole, or take it back; without `to_store` the store has it already."""
+        if not change.rows and not change.dead:
             return snapshot
-        self._journal.intend([*(row.key for row in change.rows), *change.leaving], change.before)
+        if to_store:
+            self._journal.intend([*(row.key for row in change.rows), *change.leaving], change.before)
         parted = snapshot.parted(change.dead)
         staged = [row.record.id for row in change.rows]
         small = absorbed(snapshot, len(change.rows)) if change.rows else []
         dead = snapshot.changed(None, parted, {}).dead
-        segment = self._guarded(lambda: self._applied(change, snapshot, small, dead), staged)
+        if to_store:
+            self._guarded(lambda: self._stored(change), staged)
+        segment = self._guarded(lambda: self._laid_out(change, snapshot, small, dead), staged)
         merged = {one.name for one in small}
+        left = bool(change.rows) or len(snapshot) > int(snapshot.live[list(change.dead)].sum())
         written = Written(
             added=[] if segment is None else [segment.name],
             dropped=sorted(merged),
             dead={name: rows.tolist() for name, rows in parted.items() if name not in merged},
             changed=change.told,
-            holds=bool(change.rows) or len(snapshot) > int(snapshot.live[list(change.dead)].sum()),
+            settings={HOLDS: YES if left else NO},
         )
         watermarks = self._guarded(lambda: self._journal.settle(written), staged, written.added)
         self._segments.drop(merged)
@@ -211,14 +205,17 @@ class Writer:
             segment, {name: rows for name, rows in parted.items() if name not in merged}, watermarks
         )
 
-    def _applied(
-        self, change: Change, snapshot: Snapshot, small: Sequence[Segment], dead: Mapping[str, Rows]
-    ) -> Segment | None:
+    def _stored(self, change: Change) -> None:
         if change.leaving:
             self._store.remove(change.leaving)
+        if change.rows:
+            self._store.write(change.rows)
+
+    def _laid_out(
+        self, change: Change, snapshot: Snapshot, small: Sequence[Segment], dead: Mapping[str, Rows]
+    ) -> Segment | None:
         if not change.rows:
             return None
-        self._store.write(change.rows)
         arrays = snapshot.indexer.arrays(change.rows)
         if small:
             arrays = Merger.of([*small, Segment(arrays)], dead).arrays
@@ -232,6 +229,13 @@ class Writer:
             self.recover()
             message = f"{self._store.name} failed and the batch was taken back whole: {error}"
             raise StoreError(message, staged=staged) from error
+
+
+def differs(row: Row, known: int, snapshot: Snapshot) -> bool:
+    """Whether a row of the store has another content or vector than the index has."""
+    if snapshot.records[known].content_hash != row.record.content_hash:
+        return True
+    return not np.array_equal(snapshot.vector(known), row.vector)
 
 
 def _as_revision(row: Row, snapshot: Snapshot) -> Row:

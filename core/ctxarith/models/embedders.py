@@ -12,7 +12,8 @@ import numpy as np
 
 from ctxarith.errors import ArgumentError, EmbeddingError
 from ctxarith.index.dense import unit
-from ctxarith.ports import Embedder, Vector
+from ctxarith.models.folders import model_name, sentence_transformers
+from ctxarith.ports import Embedder, LlamaIndexEmbedding, Vector
 
 _BATCH = 256
 # Averages of static vectors say no more beyond this; a megabyte of text must not cost seconds.
@@ -50,20 +51,91 @@ class WordLlamaEmbedder:
         return WordLlama.load(cache_dir=folder, disable_download=True)
 
 
+class SentenceTransformerEmbedder:
+    """A model of sentence-transformers, from a folder (offline) or by its name on the hub.
+
+    A model that has prompts gets its own for queries and for documents. Texts are cut at the model's
+    length (256 tokens for all-MiniLM-L6-v2). The model is loaded when it is first used.
+
+    Args:
+        model: a folder that holds the model, which is then read without any network; or a hub name.
+        device: "cpu", "cuda", "mps"; by default what sentence-transformers finds.
+        batch_size: texts in one pass of the model.
+        name: what a corpus remembers it by; by default the folder's or model's name, for a folder
+            with a fingerprint of its weights, so that another model in a folder of that name is noticed.
+
+    Raises:
+        ArgumentError: at construction, for a folder without a model or a batch below 1.
+        MissingExtra: at construction, without sentence-transformers.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        device: str | None = None,
+        batch_size: int = 32,
+        name: str | None = None,
+    ) -> None:
+        sentence_transformers("SentenceTransformerEmbedder")
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ArgumentError("batch_size", batch_size, "a positive whole number of texts")
+        self.name = name or model_name(model)
+        self._folder = str(model)
+        self._device = device
+        self._batch_size = batch_size
+
+    def embed_documents(self, texts: list[str]) -> Any:
+        """Vectors of shape (len(texts), dimension)."""
+        return self._model.encode_document(texts, batch_size=self._batch_size, show_progress_bar=False)
+
+    def embed_query(self, text: str) -> Any:
+        """The vector of a query, shape (dimension,)."""
+        return self._model.encode_query(text, show_progress_bar=False)
+
+    @cached_property
+    def _model(self) -> Any:
+        library = sentence_transformers("SentenceTransformerEmbedder")
+        local = Path(self._folder).is_dir()
+        return library.SentenceTransformer(self._folder, device=self._device, local_files_only=local)
+
+
+class LlamaIndexEmbedder:
+    """An embedding model of LlamaIndex (`get_text_embedding_batch`, `get_query_embedding`) as one of ours."""
+
+    def __init__(self, model: LlamaIndexEmbedding) -> None:
+        self.name = identity(model)
+        self._model = model
+
+    def embed_documents(self, texts: list[str]) -> Any:
+        """One vector for each text."""
+        return self._model.get_text_embedding_batch(texts)
+
+    def embed_query(self, text: str) -> Any:
+        """The vector of a query."""
+        return self._model.get_query_embedding(text)
+
+
 def checked_embedder(embedder: object) -> Embedder:
-    """An object with `embed_documents` and `embed_query`, or a clear refusal."""
-    if not isinstance(embedder, Embedder):
-        raise ArgumentError(
-            "embedder", embedder, "an object with embed_documents(texts) and embed_query(text)"
-        )
-    return embedder
+    """An object with LangChain's or LlamaIndex's embedding methods, or a clear refusal."""
+    if isinstance(embedder, Embedder):
+        return embedder
+    if isinstance(embedder, LlamaIndexEmbedding):
+        return LlamaIndexEmbedder(embedder)
+    raise ArgumentError(
+        "embedder",
+        embedder,
+        "an object with embed_documents(texts) and embed_query(text), or with LlamaIndex's "
+        "get_text_embedding_batch(texts) and get_query_embedding(text)",
+    )
 
 
 def identity(embedder: object) -> str:
     """The name by which a corpus remembers its embedding model."""
     for attribute in ("name", "model_name", "model"):
         value = getattr(embedder, attribute, None)
-        if isinstance(value, str) and value:
+        # LlamaIndex calls every model "unknown" that nobody has named.
+        if isinstance(value, str) and value not in ("", "unknown"):
             return value
     return f"{type(embedder).__module__}.{type(embedder).__qualname__}"
 

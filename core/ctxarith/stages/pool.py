@@ -8,11 +8,13 @@ from typing import Any, overload
 
 import numpy as np
 
-from ctxarith.evidence import Drop, Found, Hit
+from ctxarith.evidence import RERANKED, Drop, Found, Hit
 from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.dense import Scores
 from ctxarith.index.stack import without_ties
 from ctxarith.instant import EPOCH
+
+_ABSENT = Found("", 0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class Pool(Sequence[Hit]):
     """Some candidates of a table in an order, with the scores that stages gave them.
 
     `order` are rows of the table; the score columns are aligned with the table and `None` until a
-    stage sets them. `neutral` says that undated candidates were given the neutral recency.
+    stage sets them; `reranked` has rank 0 for what no reranker scored. `neutral` says that undated
+    candidates were given the neutral recency. `remark` is what the reranking stage has to say.
     """
 
     table: Table
@@ -80,11 +83,18 @@ class Pool(Sequence[Hit]):
     fused: Scores | None = None
     relevance: Scores | None = None
     neutral: bool = False
+    reranked: Ranks | None = None
+    remark: str = ""
 
     @classmethod
     def of(cls, hits: Sequence[Hit]) -> Pool:
         """The pool itself, or a pool of given hits in their order."""
-        return hits if isinstance(hits, Pool) else cls(Table.of(hits), np.arange(len(hits)))
+        if isinstance(hits, Pool):
+            return hits
+        reranked = None
+        if any(hit.reranked for hit in hits):
+            reranked = _columns([hit.reranked or _ABSENT for hit in hits])
+        return cls(Table.of(hits), np.arange(len(hits)), reranked=reranked)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -105,15 +115,15 @@ class Pool(Sequence[Hit]):
         """The candidates at the marked places, in the same order."""
         return replace(self, order=self.order[kept])
 
-    def by_score(self, *, newest: bool, first: Mask | None = None) -> Pool:
-        """Best first: tier, then `first`, then score; ties to the newer if `newest`, then by id.
+    def by_score(self, *, newest: bool, level: Rows | None = None) -> Pool:
+        """Best first: tier, then `level`, then score; ties to the newer if `newest`, then by id.
 
         A superseded record that was asked for stands below its successors.
         """
         table, rows = self.table, self.order
         score = np.zeros(len(table)) if self.score is None else self.score
         age = -table.dates[rows] if newest else np.zeros(len(rows))
-        lower = np.zeros(len(rows), np.bool_) if first is None else ~first[rows]
+        lower = np.zeros(len(rows), np.int64) if level is None else -level[rows]
         keys = (age, -score[rows], lower, -table.tier[rows])
         order = without_ties(np.lexsort(keys), keys, lambda tied: table.by_key(rows[tied]))
         return replace(self, order=rows[order]).below_successors()
@@ -143,9 +153,13 @@ class Pool(Sequence[Hit]):
             column = getattr(self, name)
             if column is not None:
                 changes[name] = float(column[row])
-        if not self.neutral or np.isfinite(self.table.dates[row]):
-            return self.table.make(row, changes)
+        if self.reranked is not None and self.reranked.rank[row]:
+            ranks = self.reranked
+            rank, score, share = int(ranks.rank[row]), float(ranks.score[row]), float(ranks.share[row])
+            changes["reranked"] = Found(RERANKED, rank, score, share)
         hit = self.table.make(row, changes)
+        if not self.neutral or np.isfinite(self.table.dates[row]):
+            return hit
         return replace(hit, notes=(*hit.notes, "recency: neutral (no date)"))
 
 
@@ -191,8 +205,10 @@ def _seconds(hit: Hit) -> float:
 
 
 def _ranks(source: str, hits: Sequence[Hit]) -> Ranks:
-    absent = Found(source, 0, 0.0)
-    found = [hit.found(source) or absent for hit in hits]
+    return _columns([hit.found(source) or _ABSENT for hit in hits])
+
+
+def _columns(found: Sequence[Found]) -> Ranks:
     return Ranks(
         np.asarray([one.rank for one in found], np.int64),
         np.asarray([one.score for one in found], np.float64),

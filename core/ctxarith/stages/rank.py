@@ -1,4 +1,4 @@
-"""Relevance, recency and density in one score; and the plain cuts."""
+"""Relevance, recency and density in one score; and the plain cut by number."""
 
 from __future__ import annotations
 
@@ -81,13 +81,18 @@ class Composite(Stage):
             return weighed, []
         rounded: Scores = np.round(relevance, 2)
         least = self.floor * rounded[pool.order].max(initial=0.0)
+        level = (rounded >= least).astype(np.int64)
+        if pool.reranked is not None and self.relevance == EVIDENCE:
+            # A mapped score and the evidence of the rest are on two scales: the scored stay above.
+            level = (pool.reranked.rank > 0) * (1 + level)
         scored = replace(weighed, score=self._scores(pool.table, rounded, moment.now), neutral=True)
-        return scored.by_score(newest=True, first=rounded >= least), []
+        return scored.by_score(newest=True, level=level), []
 
     def note(self, kept: Sequence[Hit], dropped: Sequence[Drop], moment: Moment, /) -> str:
         """Which order was taken."""
-        if self._stands_still(Pool.of(kept)):
-            return "as fused: nothing is dated"
+        pool = Pool.of(kept)
+        if self._stands_still(pool):
+            return f"as {'fused' if pool.reranked is None else 'reranked'}: nothing is dated"
         one, two, three = self.weights
         return f"{one:g} relevance + {two:g} recency + {three:g} density"
 
@@ -108,7 +113,12 @@ class Composite(Stage):
         for ranks in found.values():
             total = np.maximum(total, ranks.share) if self.relevance == COSINE else total + ranks.share
         searched = [name for name, ranks in found.items() if (ranks.rank[pool.order] > 0).any()]
-        return total / max(len(searched), 1) if self.relevance == EVIDENCE else total
+        if self.relevance == COSINE:
+            return total
+        total = total / max(len(searched), 1)
+        return (
+            total if pool.reranked is None else np.where(pool.reranked.rank > 0, pool.reranked.share, total)
+        )
 
 
 def composite(
@@ -125,8 +135,9 @@ def composite(
         weights: of relevance, recency and density.
         half_life_days: the age at which recency is one half.
         half_density: entities per token at which density is one half.
-        relevance: "evidence" is the mean over the sources of each score's share of its scale (the
-            cosine; BM25 over the bound that the query allows); "cosine" is the plain published form.
+        relevance: "evidence" is the reranker's mapped score where there is one, else the mean over the
+            sources of each score's share of its scale (the cosine; BM25 over the bound that the query
+            allows); "cosine" is the plain published form. The reranked stand above the rest.
         floor: no record of less than this part of the best relevance stands above one that has it.
 
     Relevance enters rounded to 0.01, so that near-equal texts are decided by date. Ties: newest, id.
@@ -137,13 +148,13 @@ def composite(
     if (
         not isinstance(weights, list | tuple)
         or len(weights) != 3
-        or not all(_finite(w) and w >= 0 for w in weights)
+        or not all(finite(w) and w >= 0 for w in weights)
     ):
         raise ArgumentError("weights", weights, "three finite numbers, zero or more")
     for name, value in (("half_life_days", half_life_days), ("half_density", half_density)):
-        if not _finite(value) or value <= 0:
+        if not finite(value) or value <= 0:
             raise ArgumentError(name, value, "a finite number above 0")
-    if not _finite(floor) or not 0 <= floor <= 1:
+    if not finite(floor) or not 0 <= floor <= 1:
         raise ArgumentError("floor", floor, "a number from 0 to 1")
     if not isinstance(relevance, str) or relevance not in (EVIDENCE, COSINE):
         raise ArgumentError("relevance", relevance, f"{EVIDENCE!r} or {COSINE!r}")
@@ -186,40 +197,8 @@ def top(count: int) -> Stage:
     return Top(count)
 
 
-@dataclass(frozen=True, slots=True)
-class AtLeast(Stage):
-    """See `at_least`."""
-
-    source: str
-    score: float
-    name = "at_least"
-
-    def __call__(self, hits: Sequence[Hit], moment: Moment, /) -> Kept:
-        """Keep the hits whose score from the source reaches the threshold."""
-        pool = Pool.of(hits)
-        ranks = pool.table.found.get(self.source)
-        reached = np.zeros(len(pool), np.bool_)
-        if ranks is not None:
-            reached = (ranks.rank[pool.order] > 0) & (ranks.score[pool.order] >= self.score)
-        return pool.take(reached), Left(
-            pool.take(~reached), self.name, f"{self.source} score below {self.score}"
-        )
-
-
-def at_least(*, semantic: float | None = None, lexical: float | None = None) -> Stage:
-    """A threshold on the score of one named source: a cosine, or a BM25 score. Never on a fused score.
-
-    Raises:
-        ArgumentError: unless exactly one threshold is given, as a finite number.
-    """
-    given = {name: v for name, v in (("semantic", semantic), ("lexical", lexical)) if v is not None}
-    if len(given) != 1 or not all(_finite(v) for v in given.values()):
-        raise ArgumentError("at_least", given, "one finite threshold, semantic= or lexical=")
-    ((source, score),) = given.items()
-    return AtLeast(source, float(score))
-
-
-def _finite(value: object) -> bool:
+def finite(value: object) -> bool:
+    """Whether a parameter is a number that can be reckoned with."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     # A whole number may be too large to be a float at all.

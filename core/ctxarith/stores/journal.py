@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ctxarith.durable import Entry, IndexState, Written
 from ctxarith.errors import StoreError
 from ctxarith.flat import flatten, restore
 from ctxarith.model import Record
-from ctxarith.ports import HOLDS, NO, YES, Entry, IndexState, Row, RowKey, Written
+from ctxarith.ports import Row, RowKey
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -90,8 +91,7 @@ class SqliteJournal:
         many("INSERT INTO segment(name) VALUES (?)", [(name,) for name in written.added])
         rows = [(name, int(row)) for name, those in written.dead.items() for row in those]
         many("INSERT OR IGNORE INTO dead VALUES (?, ?)", rows)
-        if written.holds is not None:
-            execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (HOLDS, YES if written.holds else NO))
+        many("INSERT OR REPLACE INTO setting VALUES (?, ?)", list(written.settings.items()))
         numbers: dict[str, int] = {}
         for tenant in sorted({key.tenant for key, _ in written.changed} | set(written.rebuilt)):
             execute("INSERT OR IGNORE INTO watermark VALUES (?, 0)", (tenant,))

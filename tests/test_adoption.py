@@ -1,0 +1,225 @@
+"""A corpus over a collection that others made: questions, writes, and what others write meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import chromadb
+import pytest
+from chromadb.config import Settings
+from langchain_chroma import Chroma
+from langchain_core.documents import Document
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.schema import TextNode
+from llama_index.vector_stores.chroma import ChromaVectorStore
+
+from ctxarith import ArgumentError, Corpus, Principal, Record, StoreError, Synced
+from tests.conftest import NOW
+from tests.fakes import WordEmbedder
+from tests.servers import ChromaProcess
+
+WORDS = WordEmbedder()
+FEES = {
+    "a": ("The annual fee is 12 EUR", {"customer": "acme", "area": "sales/eu", "day": "2026-03-01"}),
+    "b": ("The annual fee is 10 EUR", {"customer": "acme", "area": "sales/us", "day": "2026-01-01"}),
+    "c": ("The annual fee is 99 EUR", {"customer": "beta", "area": "sales/eu", "day": "2026-03-01"}),
+    "d": ("The annual fee is a secret", {"area": "sales/eu"}),
+}
+FIELDS = {"tenant": "customer", "scope": "area", "created_at": "day"}
+ACME = Principal("acme")
+
+Theirs = Callable[[], Any]
+
+
+@pytest.fixture(params=["embedded", "server"])
+def collection(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Four rows that a hand wrote, with the vectors of the word embedder."""
+    if request.param == "server":
+        server: ChromaProcess = request.getfixturevalue("chroma_server")
+        made = server.collection()
+    else:
+        made = client_in(tmp_path / "theirs").create_collection("theirs", embedding_function=None)
+    put(made, **FEES)
+    return made
+
+
+def client_in(folder: Path) -> Any:
+    return chromadb.PersistentClient(path=str(folder), settings=Settings(anonymized_telemetry=False))
+
+
+def put(collection: Any, **rows: tuple[str, dict[str, Any]]) -> None:
+    texts = [text for text, _ in rows.values()]
+    collection.upsert(
+        ids=list(rows),
+        documents=texts,
+        embeddings=WORDS.embed_documents(texts),
+        metadatas=[metadata for _, metadata in rows.values()],
+    )
+
+
+def adopt(collection: Any, **options: Any) -> Corpus:
+    given = {"fields": FIELDS, "embedder": WordEmbedder(), "clock": lambda: NOW, **options}
+    return Corpus.adopt(collection, **given)
+
+
+def found(corpus: Corpus, text: str = "annual fee", **arguments: Any) -> list[str]:
+    arguments = {"principal": ACME, "top": None, **arguments}
+    return sorted(hit.id for hit in corpus.retrieve(text, **arguments).hits)
+
+
+def test_their_rows_are_asked_by_tenant_scope_and_date_and_none_is_embedded_again(collection: Any) -> None:
+    embedder = WordEmbedder()
+    corpus = adopt(collection, embedder=embedder)
+    assert found(corpus) == ["a", "b"]
+    assert found(corpus, scope="sales/eu") == ["a"]
+    assert found(corpus, where={"created_at": {"$lt": "2026-02-01"}}) == ["b"]
+    assert found(corpus, where={"area": "sales/us"}) == ["b"]
+    assert found(corpus, principal=Principal("beta")) == ["c"]
+    assert embedder.embedded == []
+
+
+def test_a_row_of_no_tenant_is_seen_by_nobody_and_named(collection: Any) -> None:
+    corpus = adopt(collection)
+    (left_out,) = corpus.left_out
+    assert left_out[0] == "d"
+    assert "tenant" in left_out[1]
+    for tenant in ("acme", "beta", "default"):
+        assert "d" not in found(corpus, principal=Principal(tenant))
+
+
+def test_an_owned_collection_is_written_by_us_and_read_by_other_tools(collection: Any) -> None:
+    corpus = adopt(collection)
+    corpus.add([{"id": "a", "text": "The annual fee is 14 EUR", "tenant": "acme", "scope": "sales/eu"}])
+    corpus.add([{"id": "e", "text": "The annual fee is none", "tenant": "acme"}])
+    corpus.delete("b", tenant="acme")
+    assert found(corpus) == ["a", "e"]
+    documents = dict(zip(*map(collection.get().get, ("ids", "documents")), strict=True))
+    assert documents["a"] == "The annual fee is 14 EUR"
+    assert "b" not in documents
+    assert "The annual fee is none" in documents.values()
+    again = adopt(collection)
+    assert found(again) == ["a", "e"]
+
+
+def test_a_followed_collection_refuses_our_writes_and_says_what_to_do(collection: Any) -> None:
+    corpus = adopt(collection, mode="followed")
+    for write in (
+        lambda: corpus.add([Record(id="e", text="x", tenant="acme")]),
+        lambda: corpus.delete("a", tenant="acme"),
+        lambda: corpus.retire("a", tenant="acme"),
+        lambda: corpus.purge("a", tenant="acme"),
+    ):
+        with pytest.raises(StoreError, match=r"sync\(\)"):
+            write()
+    assert found(corpus) == ["a", "b"]
+
+
+def test_what_others_write_is_taken_over_by_a_look_and_told_in_the_feed(collection: Any) -> None:
+    corpus = adopt(collection, mode="followed")
+    mark = corpus.watermark("acme")
+    collection.delete(ids=["b"])
+    put(collection, a=("The annual fee is 15 EUR", FEES["a"][1]))
+    put(collection, e=("The annual fee was 8 EUR", {"customer": "acme", "area": "", "day": "2025-01-01"}))
+    assert found(corpus) == ["a", "b"]
+    assert corpus.sync() == Synced(added=1, changed=1, removed=1)
+    assert found(corpus) == ["a", "e"]
+    assert corpus.retrieve("annual fee", principal=ACME, top=1).hits[0].record.text.endswith("15 EUR")
+    told = {change.id: change.kind for change in corpus.changes(mark, principal=ACME)}
+    assert told == {"a": "changed", "b": "removed", "e": "added"}
+    assert corpus.sync() == Synced()
+    assert corpus.watermark("acme") == mark + 1
+
+
+def test_only_a_new_vector_is_noticed_too(collection: Any) -> None:
+    corpus = adopt(collection, mode="followed")
+    collection.update(ids=["a"], embeddings=WORDS.embed_documents(["something else"]))
+    assert corpus.sync() == Synced(changed=1)
+
+
+def test_an_index_in_a_folder_is_opened_again_without_reading_the_collection(
+    collection: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "index of theirs"
+    with adopt(collection, mode="followed", path=folder) as corpus:
+        assert corpus.is_synced
+    with monkeypatch.context() as patched:
+        patched.setattr(type(collection), "get", pytest.fail)
+        patched.setattr(type(collection), "count", pytest.fail)
+        with adopt(collection, mode="followed", path=folder) as corpus:
+            assert found(corpus) == ["a", "b"]
+            assert not corpus.is_synced
+    with adopt(collection, mode="followed", path=folder) as corpus:
+        corpus.sync()
+        assert corpus.is_synced
+
+
+def test_vectors_of_another_length_than_the_models_are_refused_by_name(collection: Any) -> None:
+    corpus = Corpus.adopt(collection, fields=FIELDS)
+    with pytest.raises(Exception, match="64"):
+        corpus.retrieve("annual fee", principal=ACME)
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "borrowed"}, {"fields": {"colour": "x"}}, {"fields": 7}])
+def test_wrong_arguments_are_named(collection: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=next(iter(wrong))):
+        adopt(collection, **wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "theirs", object()])
+def test_what_is_no_collection_is_refused(wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match="collection"):
+        adopt(wrong)
+
+
+class LangChainWords(WordEmbedder):
+    """The word embedder has LangChain's own two methods."""
+
+
+class LlamaWords(BaseEmbedding):
+    """The word embedder behind LlamaIndex's methods."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return WORDS.embed_query(text)
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return WORDS.embed_query(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return WORDS.embed_query(query)
+
+
+def test_a_collection_of_langchain_is_adopted_asked_written_by_langchain_and_noticed(tmp_path: Path) -> None:
+    store = Chroma("docs", LangChainWords(), client=client_in(tmp_path))  # type: ignore[arg-type]
+    said = {"customer": "acme", "source": "fees.pdf"}
+    store.add_documents([Document("The annual fee is 12 EUR", metadata=said)], ids=["one"])
+    corpus = adopt(store._collection, fields={"tenant": "customer", "source_id": "source"}, mode="followed")
+    (hit,) = corpus.retrieve("annual fee", principal=ACME).hits
+    assert (hit.id, hit.record.source_id, dict(hit.record.metadata)) == ("one", "fees.pdf", said)
+    store.add_documents([Document("The joining fee is 30 EUR", metadata=said)], ids=["two"])
+    store.delete(["one"])
+    assert corpus.sync() == Synced(added=1, removed=1)
+    assert found(corpus, "fee") == ["two"]
+
+
+def test_a_collection_of_llamaindex_is_adopted_asked_written_by_llamaindex_and_noticed(
+    tmp_path: Path,
+) -> None:
+    collection = client_in(tmp_path).create_collection("nodes", embedding_function=None)
+    store = ChromaVectorStore(chroma_collection=collection)
+    model = LlamaWords()
+
+    def insert(rid: str, text: str) -> None:
+        node = TextNode(id_=rid, text=text, metadata={"customer": "acme", "page": 3})
+        node.embedding = model.get_text_embedding(text)
+        store.add([node])
+
+    insert("one", "The annual fee is 12 EUR")
+    corpus = adopt(collection, fields={"tenant": "customer"}, mode="followed", embedder=model)
+    (hit,) = corpus.retrieve("annual fee", principal=ACME).hits
+    assert (hit.id, dict(hit.record.metadata)["page"]) == ("one", 3)
+    insert("two", "The joining fee is 30 EUR")
+    store.delete_nodes(["one"])
+    assert corpus.sync() == Synced(added=1, removed=1)
+    assert found(corpus, "fee") == ["two"]
