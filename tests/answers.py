@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ctxarith import Corpus, Principal, Record, Result, everyone, lexical, rrf, semantic, superseded, top
+from ctxarith.index.snapshot import Snapshot
 from ctxarith.models.embedders import embedded
 from ctxarith.options import Setup
 from ctxarith.parts import Held
@@ -23,11 +24,15 @@ _TIME = re.compile(r" +[0-9.,]+ ms")
 
 
 def said(result: Result, ids: Iterable[str] = ()) -> dict[str, Any]:
-    """What a result says, how long it took aside; the repr of a float is exact to its last bit."""
+    """What a result says, how long it took aside; scores to their last bit."""
     return {
         "text": result.text,
-        "hits": [repr(hit) for hit in result.hits],
-        "drops": [repr(drop) for drop in result.drops],
+        "hits": result.hits,
+        "bits": [
+            [score.hex() for score in (hit.score, hit.fused or 0.0, *(found.score for found in hit.found_by))]
+            for hit in result.hits
+        ],
+        "drops": result.drops,
         "steps": [(step.stage, step.count, step.note) for step in result.trace.steps],
         "tokens": (result.tokens, result.naive_tokens, dict(result.citations)),
         "explained": _TIME.sub(" ms", str(result.explain())),
@@ -57,7 +62,7 @@ def answers(
         arms = (semantic | lexical) & everyone
         pipeline = arms - superseded >> rrf(group_by="source") >> top(9)
         found[f"grouped: {question}"] = said(corpus.run(pipeline, question, principal=principal))
-    found["facts"] = [repr(corpus.history(*fact, principal=principal)) for fact in facts]
+    found["facts"] = [corpus.history(*fact, principal=principal) for fact in facts]
     found["get"] = corpus.get(ids, principal=principal)
     found["counts"] = [corpus.count(condition, principal=principal) for condition in conditions]
     return found
@@ -65,7 +70,10 @@ def answers(
 
 def held(corpus: Corpus) -> list[Row]:
     """What the index holds, revisions too."""
-    snapshot = corpus._shelf.snapshot
+    return rows_of(corpus._shelf.snapshot)
+
+
+def rows_of(snapshot: Snapshot) -> list[Row]:
     stored = [snapshot.stored(row) for row in np.flatnonzero(snapshot.staying).tolist()]
     assert len(stored) == len({row.key for row in stored}), "a key is there twice"
     return stored

@@ -65,13 +65,11 @@ def watched(passages: Passages) -> None:
         (SqliteJournal, "settle"),
         (SqliteJournal, "remember"),
         (SqliteJournal, "scrub"),
-        (ChromaStore, "write"),
-        (ChromaStore, "remove"),
         (ChromaStore, "scrub"),
         (ChromaCollection, "drop"),
+        (ChromaCollection, "_write"),
         (SegmentFiles, "write"),
         (SegmentFiles, "drop"),
-        (SegmentFiles, "sweep"),
         (os, "fsync"),
     ):
         before(owner, method, passages)
