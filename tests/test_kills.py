@@ -102,8 +102,9 @@ def asked(corpus: Corpus) -> list[Any]:
 def is_of(corpus: Corpus, book: Book) -> bool:
     """Whether a corpus is in the state that a book tells, by watermarks and feed."""
     shelf = corpus._shelf
-    feeds = all(shelf.feed(tenant, 0) == book.feed_of(tenant) for tenant in TENANTS)
-    return feeds and dict(shelf.snapshot.watermarks) == book.watermarks
+    return dict(shelf.snapshot.watermarks) == book.watermarks and all(
+        shelf.feed(tenant, 0) == book.feed_of(tenant) for tenant in TENANTS
+    )
 
 
 def matches(corpus: Corpus, books: Sequence[Book], *, asking: bool = True) -> Book:
@@ -130,25 +131,6 @@ def must_answer(rows: Sequence[Row]) -> list[Any]:
     if contents not in _ANSWERS:
         _ANSWERS[contents] = asked(anew(rows))
     return _ANSWERS[contents]
-
-
-_ANSWERS: dict[tuple[tuple[RowKey, str | None], ...], list[Any]] = {}
-
-
-def must_answer(rows: Sequence[Row]) -> list[Any]:
-    """The answers of a corpus from scratch; many kills leave the same one."""
-    contents = tuple(sorted((row.key, row.record.content_hash) for row in rows))
-    if contents not in _ANSWERS:
-        _ANSWERS[contents] = asked(anew(rows))
-    return _ANSWERS[contents]
-
-
-def alike(rows: Iterable[Row], wanted: Iterable[Row], *, exactly: bool) -> None:
-    """The same keys and records; the same vectors, to the bit or as nearly as Chroma keeps them."""
-    found, expected = ({row.key: row for row in several} for several in (rows, wanted))
-    assert {key: row.record for key, row in found.items()} == {k: row.record for k, row in expected.items()}
-    for key, row in found.items():
-        np.testing.assert_allclose(row.vector, expected[key].vector, rtol=0, atol=0 if exactly else 1e-6)
 
 
 def only_ours(folder: Path, corpus: Corpus) -> None:
@@ -238,7 +220,6 @@ DROPPING = ("before SegmentFiles.drop", "in the middle of SegmentFiles.drop", "a
 WORKS = {
     "the first write of all": Work(0, 1, (*PUTTING, *FILING)),
     "a correction for two tenants": Work(CORRECTION, CORRECTION + 1, (*PUTTING, *FILING, *DROPPING)),
-    "new records": Work(GROWTH, GROWTH + 1, (*PUTTING, *FILING, *DROPPING)),
     "an end of facts": Work(RETIREMENT, RETIREMENT + 1, (*PUTTING, *FILING, *DROPPING)),
     "a deletion": Work(DELETION, DELETION + 1, (*WRITING, "in the middle of ChromaStore.remove")),
     "a purge": Work(
