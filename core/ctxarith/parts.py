@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ctxarith.durable import Journal, Lock
+from ctxarith.errors import StoreError
 from ctxarith.ingest.write import Segments
 from ctxarith.ports import Store
 from ctxarith.stores.threads import MemoryThreads, SqliteThreads
@@ -30,6 +31,19 @@ class Held:
     adopted: bool = False
     followed: bool = False
     sweep: Callable[[], object] = lambda: None
+
+
+def check_ours(held: Held) -> None:
+    """Refuse to write to a store that others write.
+
+    Raises:
+        StoreError: says how to go on.
+    """
+    if held.followed:
+        raise StoreError(
+            "this collection is followed, others write it: write through its own library, then call "
+            "sync(); or adopt it as 'owned'"
+        )
 
 
 @dataclass(frozen=True, slots=True)
