@@ -40,6 +40,13 @@ def said(result: Result, ids: Iterable[str] = ()) -> dict[str, Any]:
     }
 
 
+WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("all", {"top": None, "tokens": None}),
+    ("few", {"top": 2, "rank": "composite"}),
+    ("kept", {"include_superseded": True, "top": None}),
+)
+
+
 def answers(
     corpus: Corpus,
     principal: Principal,
@@ -48,15 +55,12 @@ def answers(
     ids: Sequence[str] = (),
     facts: Iterable[tuple[str, str]] = (),
     conditions: Iterable[Predicate] = (),
+    ways: int = 3,
 ) -> dict[str, Any]:
-    """What one caller gets for all of these."""
+    """What one caller gets for all of these, each question being asked in several ways."""
     found: dict[str, Any] = {}
     for question in questions:
-        for name, more in (
-            ("all", {"top": None, "tokens": None}),
-            ("few", {"top": 2, "rank": "composite"}),
-            ("kept", {"include_superseded": True, "top": None}),
-        ):
+        for name, more in WAYS[:ways]:
             result = corpus.retrieve(question, principal=principal, **more)
             found[f"{name}: {question}"] = said(result, ids)
         arms = (semantic | lexical) & everyone
