@@ -157,7 +157,7 @@ def _retrieved(scene: Scene, query: Query, succession: Succession, clock: _Clock
         found = recall(planned.arm, query, scene.snapshot, target=target, retired=uncounted)
         rule = Supersession(scene.snapshot, scene.retirement, target, keep=not plan.current)
         rankings[planned.name] = rule.settle(found, succession)
-        clock.step(planned.name, len(rankings[planned.name]))
+        clock.step(planned.name, len(rankings[planned.name]), found.note)
     pool = pooled(scene, rankings, query, succession)
     if len(rankings) > 1:
         found_by = np.sum([ranks.rank > 0 for ranks in pool.table.found.values()], axis=0)
