@@ -167,18 +167,29 @@ class Why:
 
 
 def why(record_id: str, hits: Sequence[Hit], trace: Trace, scene: Scene) -> Why:
-    """Evaluate the filters again for one record, or read its drop from the trace."""
-    rows = scene.rows_of(record_id)
-    if not rows:
-        moment = scene.plan.permission.at
-        looking_back = "" if moment is None else f" as of {iso(moment)}"
+    """Evaluate the filters again for one record, or read its drop from the trace.
+
+    Not permitted and unknown are one answer, unless the policy lets the caller audit: then each
+    condition of the policy that a record of its own tenant fails is named.
+    """
+    allowed = scene.plan.permission
+    verdicts = {row: _verdict(row, hits, trace, scene) for row in scene.rows_of(record_id)}
+    if allowed.audited:
+        verdicts |= {row: _closed(row, scene) for row in scene.closed_to(record_id)}
+    if not verdicts:
+        looking_back = "" if allowed.at is None else f" as of {iso(allowed.at)}"
         return Why(record_id, False, (f"no such record for this caller{looking_back}",))
     lines = []
-    for row in rows:
-        record = scene.snapshot.records[row]
-        version = f"version {record.version}: " if len(rows) > 1 else ""
-        lines.append(version + _verdict(row, hits, trace, scene))
+    for row in sorted(verdicts):
+        version = f"version {scene.snapshot.records[row].version}: " if len(verdicts) > 1 else ""
+        lines.append(version + verdicts[row])
     return Why(record_id, True, tuple(lines))
+
+
+def _closed(row: int, scene: Scene) -> str:
+    record = scene.snapshot.records[row]
+    failed = [f"{n} (fails {c})" for n, c in scene.plan.permission.named if not c.matches(record)]
+    return f"not permitted: {'; '.join(failed)}"
 
 
 def _verdict(row: int, hits: Sequence[Hit], trace: Trace, scene: Scene) -> str:

@@ -49,6 +49,11 @@ class Scene:
         named = (row for tenant in tenants for row in self.snapshot.named(tenant, record_id))
         return [row for row in named if self.visible[row]]
 
+    def closed_to(self, record_id: str) -> list[int]:
+        """The rows of an id in the caller's tenant that the policy closes to it: for an auditor."""
+        named = self.snapshot.named(self.plan.permission.tenant, record_id)
+        return [row for row in named if not self.visible[row]]
+
     def successors(self, row: int) -> tuple[str, ...]:
         """The ids that replace a row in this caller's eyes."""
         if not self.retired[row]:
