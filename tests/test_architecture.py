@@ -20,7 +20,19 @@ PACKAGES = {
 LAYERS = (
     *("errors", "instant", "normalise", "model", "plain", "flat", "kinds", "predicate", "fields", "scopes"),
     *("where", "evidence", "policy", "ports", "durable", "algebra", "plan", "index", "scene", "stages"),
-    *("ingest", "stores", "models", "measure", "progress", "explain", "run", "history", "feed", "parts"),
+    *(
+        "ingest",
+        "stores",
+        "models",
+        "measure",
+        "progress",
+        "explain",
+        "published",
+        "run",
+        "history",
+        "feed",
+        "parts",
+    ),
     *(
         "remembered",
         "shelf",

@@ -437,6 +437,9 @@ def test_an_auditor_reads_why_a_record_is_closed(run: Run, write: Write) -> None
     assert line.startswith("not permitted: audience (fails ")
     assert "; embargo (fails " in line
     assert told(run(*asked))["why"]["x"] == ["no such record for this caller"]
+    published = told(run(*asked, "--group", "compliance", "--as-published"))["funnel"]
+    assert [(step["stage"], step["count"]) for step in published[:2]] == [("records", 2), ("semantic", 2)]
+    assert refusal(run(*asked, "--as-published"))[0] == "ArgumentError"
 
 
 @pytest.mark.parametrize(("words", "ids"), [("plain", ["a", "b"]), ("fuzzy_prefix", ["b", "a"])])

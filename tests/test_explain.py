@@ -342,6 +342,46 @@ def test_an_auditor_sees_open_and_closed_versions_of_an_id_and_what_time_was_ask
     assert "assertion" in before
 
 
+def test_an_auditor_draws_the_funnel_in_the_published_order() -> None:
+    ours = OURS | {"metadata": {"status": "final"}}
+    corpus = audited(
+        record("new", **ours, supersedes=["old"]),
+        record("old", **ours),
+        record("draft", **(OURS | {"metadata": {"status": "draft"}})),
+        record("office", **(ours | {"scope": "plant/office"})),
+        record("board", **(ours | {"audience": ["board"]})),
+        record("theirs", **ours, tenant="beta"),
+        record("lamp", "lamp", **(ours | {"scope": "hq"})),
+    )
+    query = ((semantic(depth=5) | lexical) & scope("plant") & (field("status") == "final")) - superseded
+    result = corpus.run(query >> rrf() >> top(1) >> budget(40), "fee lamp", principal=AUDITOR)
+    drawn = result.explain(as_published=True).as_dict()["funnel"]
+    assert [(step["stage"], step["count"]) for step in drawn] == [
+        ("records", 7),  # the other tenant's is not counted
+        ("semantic", 5),
+        ("lexical", 7),
+        ("recalled", 7),
+        ("permitted", 5),
+        ("scope", 5),
+        ("metadata", 3),
+        ("current", 2),
+        ("rrf", 2),
+        ("top", 1),
+        ("budget", 1),
+    ]
+    assert steps(result)["permitted"] == 5
+    assert "records" not in steps(result)
+
+
+@pytest.mark.parametrize("policy", [AUDITED, replace(AUDITED, auditors=()), None])
+def test_nobody_else_draws_it(policy: Policy | None) -> None:
+    corpus = Corpus.in_memory(clock=lambda: NOW, embedder=WordEmbedder(), policy=policy)
+    corpus.add([record("a", **OURS)])
+    result = corpus.retrieve("fee", principal=replace(AUDITOR, groups=["sales"]))
+    with pytest.raises(ArgumentError, match="for auditors"):
+        result.explain(as_published=True)
+
+
 @pytest.mark.parametrize("auditors", ["compliance", [1], None, True])
 def test_auditors_are_a_list_of_groups(auditors: Any) -> None:
     with pytest.raises(ArgumentError, match="auditors"):

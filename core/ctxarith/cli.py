@@ -157,6 +157,7 @@ def explain(
     include_superseded: flags.Superseded = False,
     why: Annotated[list[str] | None, typer.Option(help="What became of this id; may be repeated.")] = None,
     auditors: flags.Auditors = None,
+    as_published: flags.Published = False,
     as_json: flags.AsJson = False,
 ) -> None:
     """Print the funnel of a question, with what was left out and why."""
@@ -171,10 +172,11 @@ def explain(
             return
         result = opened.run(pipeline, text, principal=caller, as_of=as_of)
         verdicts = {one: [line for line in result.why(one).lines] for one in why or []}
+        funnel = result.explain(as_published=as_published)
         if as_json:
-            print_json({**result_as_dict(result), "why": verdicts})
+            print_json({**result_as_dict(result), "funnel": funnel.as_dict()["funnel"], "why": verdicts})
             return
-        show_funnel(out, result.explain())
+        show_funnel(out, funnel)
         for one, lines in verdicts.items():
             for line in lines:
                 out.print(f"{one}: {line}", markup=False)

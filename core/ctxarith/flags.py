@@ -39,6 +39,7 @@ Auditors = Annotated[
         "--auditors", help="With --why: a --group whose members see why a record is closed to them."
     ),
 ]
+Published = Annotated[bool, typer.Option("--as-published", help="For auditors: search first, filter after.")]
 Superseded = Annotated[bool, typer.Option("--include-superseded", help="Keep retired records, labelled.")]
 Fields = Annotated[
     list[str] | None,

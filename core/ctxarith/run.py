@@ -17,6 +17,7 @@ from ctxarith.explain import Explanation, Why, explain, why
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.plan import Plan
 from ctxarith.ports import TokenCounter, Vector, counted
+from ctxarith.published import published
 from ctxarith.scene import Scene, set_scene
 from ctxarith.stages.assemble import Budget
 from ctxarith.stages.layout import Block
@@ -50,6 +51,7 @@ class Result:
     trace: Trace
     citations: Mapping[int, tuple[str, str]]
     _scene: Scene | None = field(repr=False, compare=False)
+    _query: Query | None = field(default=None, repr=False, compare=False)
 
     @property
     def drops(self) -> tuple[Drop, ...]:
@@ -61,12 +63,27 @@ class Result:
         """Tokens of the naive alternative: everything that passed the filters."""
         return self.trace.naive_tokens or 0
 
-    def explain(self) -> Explanation:
-        """The funnel: prints as text or a rich table, and as bars in a notebook."""
-        return explain(self.trace)
+    def explain(self, *, as_published: bool = False) -> Explanation:
+        """The funnel: prints as text or a rich table, and as bars in a notebook.
+
+        Args:
+            as_published: search first, filter after; for those whom the policy lets audit.
+
+        Raises:
+            ArgumentError: the caller may not audit.
+        """
+        if not as_published:
+            return explain(self.trace)
+        if self._scene is None or self._query is None:
+            raise ArgumentError("as_published", as_published, "a stored result knows its own order alone")
+        return explain(published(self.trace, self._scene, self._query))
 
     def why(self, record_id: str) -> Why:
-        """What became of one record. Not permitted and unknown give the same answer."""
+        """What became of one record.
+
+        Not permitted and unknown give the same answer; an auditor (see `Policy`) reads which conditions
+        a record of its tenant fails.
+        """
         if not isinstance(record_id, str):
             raise ArgumentError("record_id", record_id, "the id of a record")
         if self._scene is None:
@@ -107,7 +124,8 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
     clock = _Clock()
     scene = set_scene(plan, snapshot, at, clock.step)
     succession = Succession()
-    hits: Sequence[Hit] = _retrieved(scene, Query(text, snapshot, tools.embed), succession, clock)
+    query = Query(text, snapshot, tools.embed)
+    hits: Sequence[Hit] = _retrieved(scene, query, succession, clock)
     drops: list[Sequence[Drop]] = [sorted(succession.drops.values(), key=lambda drop: drop.record.key)]
     for stage in plan.stages:
         hits, dropped = stage(hits, moment)
@@ -128,7 +146,7 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
     shown = {id(b.hit): b.text for b in blocks}
     passages = tuple(shown[id(hit)] for hit in hits)
     citations = {n: (b.hit.record.source_id, b.hit.record.version) for n, b in enumerate(blocks, start=1)}
-    return Result(rendered, hits, passages, trace.tokens or 0, trace, citations, scene)
+    return Result(rendered, hits, passages, trace.tokens or 0, trace, citations, scene, query)
 
 
 def _moment(snapshot: Snapshot, at: datetime, tools: Tools, text: str) -> Moment:
