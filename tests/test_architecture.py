@@ -22,6 +22,7 @@ LAYERS = (
     *("where", "evidence", "policy", "ports", "durable", "algebra", "plan", "index", "scene", "stages"),
     *(
         "ingest",
+        "ledger",
         "stores",
         "models",
         "measure",
@@ -30,23 +31,21 @@ LAYERS = (
         "published",
         "run",
         "history",
-        "feed",
-        "parts",
     ),
     *(
+        "feed",
+        "parts",
         "remembered",
         "shelf",
         "shelves",
         "options",
+        "reembedding",
         "gate",
         "question",
         "intake",
-        "opening",
-        "corpus",
-        "load",
-        "trial",
     ),
-    *("load", "trial", "session", "memory", "packet", "demo", "console", "show", "flags", "cli", "__init__"),
+    *("opening", "reading", "confidence", "session", "corpus", "load", "trial", "memory", "packet", "demo"),
+    *("console", "show", "flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))
@@ -60,7 +59,14 @@ VAGUE_NAMES = {"utils", "helpers", "common", "base", "manager"}
 MAX_FILE_LINES = 250
 MAX_FUNCTION_LINES = 45
 MAX_PARAMETERS = 6
-WIDE_DOORS = {"Corpus.retrieve", "Opening.open", "Opening.in_memory", "Opening.adopt", "Record.__init__"}
+WIDE_DOORS = {
+    "Corpus.retrieve",
+    "Opening.open",
+    "Opening.in_memory",
+    "Opening.adopt",
+    "Opening.reembed",
+    "Record.__init__",
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

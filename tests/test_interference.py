@@ -104,4 +104,5 @@ def test_the_random_corpora_are_rich_enough_to_tell() -> None:
         everything = {record.key: record for record in [*opened, *seen]}
         differing += learnt([list(everything.values())], seed)[0] != result
     assert min(found, differing) > 80
-    assert min(retired, mended, shown) > 20
+    assert min(retired, shown) > 20
+    assert mended > 10

@@ -391,7 +391,7 @@ def test_our_collection_has_a_light_graph_and_one_that_exists_keeps_its_own(tmp_
     for name in ("theirs", "ctxarith"):
         ChromaStore(tmp_path, collection=name).write([row(Record(id="r1", text="x"))])
     graphs = [client.get_collection(name).configuration["hnsw"] or {} for name in ("theirs", "ctxarith")]
-    assert [(graph["space"], graph["max_neighbors"]) for graph in graphs] == [("l2", 16), ("cosine", 4)]
+    assert [(graph["space"], graph["max_neighbors"]) for graph in graphs] == [("l2", 16), ("ip", 4)]
 
 
 def test_a_row_of_another_tool_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ context = (semantic & scope & metadata) - superseded >> rank >> top-k under a to
 """
 
 from ctxarith.algebra import Candidates, Pipeline, Stage, lexical, semantic, superseded
+from ctxarith.confidence import Evidence, Verdict, cosine, coverage, relative, thread
 from ctxarith.corpus import Corpus
 from ctxarith.errors import (
     AlgebraError,
@@ -34,6 +35,7 @@ from ctxarith.models.rerankers import CrossEncoderReranker
 from ctxarith.policy import Policy, Principal
 from ctxarith.run import Result
 from ctxarith.scopes import everyone, scope
+from ctxarith.session import Session
 from ctxarith.stages.assemble import Rule, Template, budget
 from ctxarith.stages.compose import compose_query
 from ctxarith.stages.fuse import reciprocal_rank_fusion, rrf
@@ -63,6 +65,7 @@ __all__ = [
     "EmbeddingError",
     "EncodingUnavailable",
     "Evaluation",
+    "Evidence",
     "Found",
     "Hit",
     "MissingExtra",
@@ -78,6 +81,7 @@ __all__ = [
     "RuleSlots",
     "ScopeError",
     "SentenceTransformerEmbedder",
+    "Session",
     "Slot",
     "Stage",
     "Step",
@@ -85,22 +89,27 @@ __all__ = [
     "Synced",
     "Template",
     "Trace",
+    "Verdict",
     "at_least",
     "auto",
     "budget",
     "compose_query",
     "composite",
+    "cosine",
+    "coverage",
     "drop_superseded",
     "evaluate",
     "everyone",
     "field",
     "lexical",
     "reciprocal_rank_fusion",
+    "relative",
     "rerank",
     "rrf",
     "scope",
     "semantic",
     "superseded",
+    "thread",
     "top",
     "where",
 ]

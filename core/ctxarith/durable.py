@@ -34,7 +34,7 @@ class Written:
         added, dropped: names of segments.
         dead: rows that were removed or replaced, by the name of their segment.
         changed: the key of each record that changed, with its fields before; `None` for a new record.
-        holds: whether records are left; `None` when that does not change.
+        settings: what the corpus remembers about itself from now on; `HOLDS` says whether records are left.
         rebuilt: the index was made anew from the store, so that what changed is not known.
     """
 
@@ -43,7 +43,7 @@ class Written:
     dead: Mapping[str, Sequence[int]] = field(default_factory=dict)
     changed: Sequence[tuple[RowKey, Record | None]] = ()
     rebuilt: Collection[str] = ()
-    holds: bool | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class EmbedderMismatch(CtxArithError, ValueError):
         self.given = given
         super().__init__(
             f"this corpus was written with the embedder {stored} and was opened with {given}: "
-            "open it with the first one, or ingest the records again into a new folder"
+            "open it with the first one, or go over to the other with Corpus.reembed(path, embedder=...)"
         )
 
 

@@ -172,17 +172,16 @@ def why(record_id: str, hits: Sequence[Hit], trace: Trace, scene: Scene) -> Why:
     Not permitted and unknown are one answer, unless the policy lets the caller audit: then each
     condition of the policy that a record of its own tenant fails is named.
     """
-    allowed = scene.plan.permission
-    verdicts = {row: _verdict(row, hits, trace, scene) for row in scene.rows_of(record_id)}
-    if allowed.audited:
-        verdicts |= {row: _closed(row, scene) for row in scene.closed_to(record_id)}
-    if not verdicts:
-        looking_back = "" if allowed.at is None else f" as of {iso(allowed.at)}"
+    rows = scene.rows_of(record_id)
+    if not rows:
+        moment = scene.plan.permission.at
+        looking_back = "" if moment is None else f" as of {iso(moment)}"
         return Why(record_id, False, (f"no such record for this caller{looking_back}",))
     lines = []
-    for row in sorted(verdicts):
-        version = f"version {scene.snapshot.records[row].version}: " if len(verdicts) > 1 else ""
-        lines.append(version + verdicts[row])
+    for row in rows:
+        version = f"version {scene.snapshot.records[row].version}: " if len(rows) > 1 else ""
+        verdict = _verdict(row, hits, trace, scene) if scene.visible[row] else _closed(row, scene)
+        lines.append(version + verdict)
     return Why(record_id, True, tuple(lines))
 
 

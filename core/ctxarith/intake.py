@@ -127,7 +127,7 @@ class Intake:
     @property
     def is_synced(self) -> bool:
         """Whether the store has been looked at: always, unless others write it (see `adopt`)."""
-        return not self._shelf.followed or self._shelf.looked
+        return self._shelf.is_synced
 
     @property
     def left_out(self) -> Sequence[tuple[str, str]]:

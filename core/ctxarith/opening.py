@@ -11,6 +11,7 @@ from ctxarith.intake import Intake
 from ctxarith.options import Options, Setup
 from ctxarith.parts import Held
 from ctxarith.ports import Store
+from ctxarith.reembedding import reembed
 from ctxarith.remembered import searchable_keys
 from ctxarith.shelves import in_chroma, in_memory, open_shelf
 from ctxarith.stores.adopted import Adopted
@@ -41,7 +42,10 @@ class Opening(Intake):
         if store is not None and not all(callable(getattr(store, name, None)) for name in STORE_METHODS):
             raise ArgumentError("store", store, f"a store has the methods {', '.join(STORE_METHODS)}")
         return cls(
-            open_shelf(path, setup.wanted, in_chroma if store is None else lambda _: Held(store)), setup
+            open_shelf(
+                path, setup.wanted, in_chroma if store is None else lambda folder, settings: Held(store)
+            ),
+            setup,
         )
 
     @classmethod
@@ -84,7 +88,21 @@ class Opening(Intake):
         )
         store = Adopted(collection, fields=named, mode=mode, prepare=prepare)
         held = Held(store, adopted=True, followed=mode == "followed")
-        shelf = (
-            in_memory(held, setup.wanted) if path is None else open_shelf(path, setup.wanted, lambda _: held)
-        )
-        return cls(shelf, setup)
+        if path is None:
+            return cls(in_memory(held, setup.wanted), setup)
+        return cls(open_shelf(path, setup.wanted, lambda folder, settings: held), setup)
+
+    @classmethod
+    def reembed(cls, path: str | Path, **options: Unpack[Options]) -> Self:
+        """Go over to another embedding model: every text is embedded again, then the corpus is opened.
+
+        Args:
+            path: the folder of a corpus in Chroma that nobody has open.
+            **options: see `Options`; `embedder` is the new model.
+
+        Raises:
+            EmbeddingError, StoreError: nothing has changed.
+        """
+        setup = Setup.of(options)
+        reembed(path, setup)
+        return cls(open_shelf(path, setup.wanted, in_chroma), setup)

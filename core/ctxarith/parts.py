@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ctxarith.durable import Journal, Lock
+from ctxarith.errors import StoreError
 from ctxarith.ingest.write import Segments
 from ctxarith.ports import Store
+from ctxarith.stores.threads import MemoryThreads, SqliteThreads
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class Held:
         own: it lies in our folder and is written by us alone.
         adopted: others made it, and it may hold rows that we leave out.
         followed: others go on writing it, and we only read.
+        sweep: deletes what a process left beside it that died.
     """
 
     store: Store
@@ -27,6 +30,20 @@ class Held:
     own: bool = False
     adopted: bool = False
     followed: bool = False
+    sweep: Callable[[], object] = lambda: None
+
+
+def check_ours(held: Held) -> None:
+    """Refuse to write to a store that others write.
+
+    Raises:
+        StoreError: says how to go on.
+    """
+    if held.followed:
+        raise StoreError(
+            "this collection is followed, others write it: write through its own library, then call "
+            "sync(); or adopt it as 'owned'"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +54,4 @@ class Parts:
     journal: Journal
     lock: Lock
     segments: Segments
+    threads: MemoryThreads | SqliteThreads

@@ -59,3 +59,22 @@ def wanted_settings(
 def searchable_keys(settings: Mapping[str, str]) -> tuple[str, ...]:
     """The metadata keys that are embedded and indexed with the text."""
     return tuple(filter(None, settings.get("searchable", "").split("\n")))
+
+
+def check_model(settings: Mapping[str, str], name: str, length: int) -> None:
+    """Refuse vectors of another model, or of another length, than the corpus holds.
+
+    Raises:
+        EmbedderMismatch: names both.
+    """
+    known, dimension = settings["embedder"], settings.get("dimension", str(length))
+    if known != name:
+        raise EmbedderMismatch(known, name)
+    if dimension != str(length):
+        raise EmbedderMismatch(f"{known} of dimension {dimension}", f"vectors of dimension {length}")
+
+
+def present(size: int, dimension: int | None) -> dict[str, str]:
+    """What the store must hold when it is opened again."""
+    holds = {HOLDS: YES if size else NO}
+    return holds if dimension is None else {**holds, "dimension": str(dimension)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,20 +15,25 @@ from ctxarith.shelf import Shelf
 from ctxarith.stores.chroma import ChromaStore
 from ctxarith.stores.journal import SqliteJournal
 from ctxarith.stores.lock import NoLock, WriterLock
+from ctxarith.stores.threads import MemoryThreads, SqliteThreads
 
 CHROMA = "chroma"
+
+Hold = Callable[[Path, Mapping[str, str]], Held]
 
 _OPEN: dict[Path, Shelf] = {}
 _OPENING = threading.Lock()
 
 
-def open_shelf(path: str | Path, wanted: Mapping[str, str], hold: Callable[[Path], Held]) -> Shelf:
+def open_shelf(
+    path: str | Path, wanted: Mapping[str, str], hold: Callable[[Path, Mapping[str, str]], Held]
+) -> Shelf:
     """The shelf of a folder; opening it again in this process shares it.
 
     Args:
         path: the folder, made if need be.
         wanted: settings that must not contradict what the folder remembers.
-        hold: makes the store, given the folder.
+        hold: makes the store, given the folder and its settings.
 
     Raises:
         StoreError: the folder cannot be used.
@@ -52,14 +58,20 @@ def open_shelf(path: str | Path, wanted: Mapping[str, str], hold: Callable[[Path
         return shelf
 
 
-def _made(folder: Path, wanted: Mapping[str, str], hold: Callable[[Path], Held]) -> Shelf:
+def _made(folder: Path, wanted: Mapping[str, str], hold: Hold) -> Shelf:
     journal = SqliteJournal(folder / "journal.sqlite")
     lock = WriterLock(folder / "writer.lock")
     held: Held | None = None
     try:
-        check_settings(journal.settings(), wanted)
-        held = hold(folder)
-        shelf = Shelf(Parts(held, journal, lock, SegmentFiles(folder / "index")), wanted)
+        known = journal.settings()
+        check_settings(known, wanted)
+        held = hold(folder, known)
+        shelf = Shelf(
+            Parts(
+                held, journal, lock, SegmentFiles(folder / "index"), SqliteThreads(folder / "threads.sqlite")
+            ),
+            wanted,
+        )
         shelf.remember()
     except BaseException:
         # What was not there before must not look as if it had been.
@@ -71,15 +83,27 @@ def _made(folder: Path, wanted: Mapping[str, str], hold: Callable[[Path], Held])
     return shelf
 
 
-def in_chroma(folder: Path) -> Held:
+def in_chroma(folder: Path, settings: Mapping[str, str]) -> Held:
     """The default: a Chroma collection in the folder."""
-    place = folder / CHROMA
-    return Held(ChromaStore(place), may_hold=(place / "chroma.sqlite3").exists, own=True)
+    place = chroma_folder(folder, settings.get(CHROMA, CHROMA))
+
+    def sweep() -> None:
+        # What `reembed` left when it died, before its end or after.
+        for other in folder.glob(f"{CHROMA}*"):
+            if other != place and other.is_dir():
+                shutil.rmtree(other, ignore_errors=True)
+
+    return Held(ChromaStore(place), may_hold=(place / "chroma.sqlite3").exists, own=True, sweep=sweep)
+
+
+def chroma_folder(folder: Path, name: str) -> Path:
+    """Where Chroma's files lie; a corpus that was embedded again has a folder of another number."""
+    return folder / name
 
 
 def in_memory(held: Held, wanted: Mapping[str, str]) -> Shelf:
     """A shelf whose index is gone with the process."""
-    shelf = Shelf(Parts(held, SqliteJournal(), NoLock(), SegmentMemory()), wanted)
+    shelf = Shelf(Parts(held, SqliteJournal(), NoLock(), SegmentMemory(), MemoryThreads()), wanted)
     shelf.handles = 1
     return shelf
 

@@ -21,7 +21,7 @@ from ctxarith.errors import StoreError
 from ctxarith.index.segment import Segment
 from ctxarith.index.strings import Arrays
 
-FORMAT = 2
+FORMAT = 1
 _SUFFIX = ".segment"
 _ALIGNED = 64
 # Length of the directory, its checksum, the format.

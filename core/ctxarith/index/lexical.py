@@ -22,6 +22,11 @@ B = 0.75
 _ALONE: Near = MappingProxyType({})
 
 
+def idf(size: int, holders: int) -> float:
+    """`ln(1 + (N - df + 0.5) / (df + 0.5))`: never negative (the smoothed form of Lucene)."""
+    return float(np.log(1 + (size - holders + 0.5) / (holders + 0.5)))
+
+
 class Lexical:
     """Postings (term to rows and counts) of all segments."""
 
@@ -77,9 +82,9 @@ class Lexical:
         bound = 0.0
         for term, times in query.items():
             rows, parts = self._parts(target, near.get(term) or {term: 1.0}, average)
-            idf = float(np.log(1 + (size - len(rows) + 0.5) / (len(rows) + 0.5)))
-            bound += times * idf * (K1 + 1)
-            total[rows] += times * idf * parts
+            weight = idf(size, len(rows))
+            bound += times * weight * (K1 + 1)
+            total[rows] += times * weight * parts
         found = np.flatnonzero(total)
         return found, total[found], bound
 

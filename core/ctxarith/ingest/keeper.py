@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ctxarith.durable import Journal, Written
+from ctxarith.durable import HOLDS, NO, YES, Journal, Written
 from ctxarith.errors import CtxArithError, StoreError
 from ctxarith.index.segment import Segment
 from ctxarith.index.snapshot import Indexer, Snapshot
 from ctxarith.ingest.compaction import Merger, due, wasted
 from ctxarith.ingest.write import Segments
-from ctxarith.ports import Row
+from ctxarith.ports import Row, Store
 
 # Rows that are analysed at a time when an index is made anew.
 _PAGE = 10_000
@@ -78,16 +79,52 @@ class Keeper:
         written = Written(
             added=[segment.name for segment in whole],
             dropped=old.segments,
-            holds=bool(whole),
+            settings={HOLDS: YES if whole else NO},
             rebuilt=sorted(fresh.tenants | set(old.watermarks)),
         )
-        watermarks = {**old.watermarks, **self._journal.settle(written)}
+        watermarks = {**old.watermarks, **self._settled(written)}
         self.snapshot = Snapshot(fresh.indexer, tuple(whole), {}, watermarks)
         self._segments.drop(old.segments)
 
+    def refill(self, store: Store) -> None:
+        """Write every row into a store that was lost whole."""
+        rows = np.flatnonzero(self.snapshot.staying).tolist()
+        for start in range(0, len(rows), _PAGE):
+            store.write([self.snapshot.stored(row) for row in rows[start : start + _PAGE]])
+
+    def with_vectors(
+        self, vectors: Callable[[Segment], NDArray[np.float32]], settings: Mapping[str, str]
+    ) -> None:
+        """The same rows with other vectors; everything else stays as it was analysed.
+
+        Args:
+            vectors: those of a segment, shape (rows, dimension).
+            settings: what the corpus remembers from then on, in the same transaction.
+        """
+        self.purify()
+        old = self.snapshot
+        renewed = []
+        for segment in old.segments:
+            given = vectors(segment)
+            arrays = {**segment.arrays, "row.vector": given}
+            arrays["row.blank"] = np.asarray(~given.any(axis=1), np.bool_)
+            renewed.append(self._segments.write(arrays))
+        dimension = max((segment.vectors.shape[1] for segment in renewed), default=0)
+        names = [segment.name for segment in old.segments]
+        written = Written(
+            added=[segment.name for segment in renewed],
+            dropped=names,
+            rebuilt=sorted(old.tenants),
+            settings={**settings, **({"dimension": str(dimension)} if dimension else {})},
+        )
+        watermarks = {**old.watermarks, **self._settled(written)}
+        self.snapshot = Snapshot(old.indexer, tuple(renewed), {}, watermarks)
+        self._segments.drop(names)
+
     def sweep(self) -> None:
-        """Delete what a process left that died; only before anything is written."""
-        self._segments.sweep([segment.name for segment in self.snapshot.segments])
+        """Delete what a process left that died, or a write that was interrupted."""
+        if not self._compacting():  # its new file is not noted anywhere yet
+            self._segments.sweep([segment.name for segment in self.snapshot.segments])
 
     def compact(self) -> bool:
         """Merge what is due; whether there was anything. Readers never wait, a writer at the end only."""
@@ -110,15 +147,26 @@ class Keeper:
 
     def compact_in_background(self) -> None:
         """Begin to compact, if it is due and not under way."""
-        if (self._worker is None or not self._worker.is_alive()) and due(self.snapshot):
-            self._worker = threading.Thread(target=self._work, name="ctxarith compaction", daemon=True)
-            self._worker.start()
+        with self._lock:
+            if not self._compacting() and due(self.snapshot):
+                self._worker = threading.Thread(target=self._work, name="ctxarith compaction", daemon=True)
+                self._worker.start()
 
     def finish(self) -> None:
         """Wait for the end of the compaction; called without the lock."""
         worker = self._worker
         if worker is not None and worker is not threading.current_thread():
             worker.join()
+
+    def _compacting(self) -> bool:
+        return self._worker is not None and self._worker.is_alive()
+
+    def _settled(self, written: Written) -> dict[str, int]:
+        try:
+            return self._journal.settle(written)
+        except CtxArithError:
+            self._segments.drop(written.added)
+            raise
 
     def _work(self) -> None:
         try:
@@ -138,7 +186,7 @@ class Keeper:
         rows = merger.moved(self.snapshot.dead)
         dead = {} if segment is None or not len(rows) else {segment.name: rows}
         listed = {name: those.tolist() for name, those in dead.items()}
-        self._journal.settle(Written(added=added, dropped=merger.names, dead=listed))
+        self._settled(Written(added=added, dropped=merger.names, dead=listed))
         self.snapshot = self.snapshot.without(merger.names).changed(segment, dead, {})
         self._segments.drop(merger.names)
         return True

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ctxarith.errors import EmbeddingError
+from ctxarith.index.segment import Segment
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.model import Record
-from ctxarith.ports import Vector
+from ctxarith.ports import Store, Vector
 
 Embed = Callable[[Sequence[str]], Iterable[Sequence[Vector]]]
 Given = tuple[Record, Vector | None]
@@ -50,6 +55,20 @@ class Staging:
         found = {**self._staged, **known}
         own = [v for _, v in changed]
         return [found[_digest(t)] if v is None else v for v, t in zip(own, texts, strict=True)], len(missing)
+
+
+def renewed(
+    segment: Segment, passage: Callable[[Record], str], embed: Embed, store: Store
+) -> NDArray[np.float32]:
+    """New vectors for the rows of a segment, which are also written into another store.
+
+    Returns:
+        Shape (rows, dimension).
+    """
+    rows = [segment.stored(row) for row in range(len(segment))]
+    vectors = [vector for batch in embed([passage(row.record) for row in rows]) for vector in batch]
+    store.write([replace(row, vector=vector) for row, vector in zip(rows, vectors, strict=True)])
+    return np.stack(vectors)
 
 
 def _digest(text: str) -> str:

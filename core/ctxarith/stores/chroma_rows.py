@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 COLLECTION = "ctxarith"
 
 # Searches are exact and run on our own index, so that a fine graph would only make writing slow. The
-# graph is there for other Chroma tools; a collection that exists keeps the one it has.
-_LIGHT = {"hnsw": {"space": "cosine", "max_neighbors": 4, "ef_construction": 8, "ef_search": 8}}
+# graph is there for other Chroma tools; a collection that exists keeps the one it has. Our vectors have
+# length one, so that "ip" ranks as the cosine does; in the space "cosine" Chroma scales them once more and
+# gives them back with other last bits.
+_LIGHT = {"hnsw": {"space": "ip", "max_neighbors": 4, "ef_construction": 8, "ef_search": 8}}
 
 
 class ChromaRows(ABC):

@@ -21,7 +21,7 @@ class ChromaServer(ChromaRows):
 
     Args:
         client: `chromadb.HttpClient`, or any other client with `get_or_create_collection`.
-        collection: made in cosine space where it does not exist.
+        collection: made where it does not exist.
 
     Raises:
         StoreError: at the first use and after, when the server cannot be reached or refuses.

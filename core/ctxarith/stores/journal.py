@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ctxarith.durable import HOLDS, NO, YES, Entry, IndexState, Written
+from ctxarith.durable import Entry, IndexState, Written
 from ctxarith.errors import StoreError
 from ctxarith.flat import flatten, restore
 from ctxarith.model import Record
@@ -91,8 +91,7 @@ class SqliteJournal:
         many("INSERT INTO segment(name) VALUES (?)", [(name,) for name in written.added])
         rows = [(name, int(row)) for name, those in written.dead.items() for row in those]
         many("INSERT OR IGNORE INTO dead VALUES (?, ?)", rows)
-        if written.holds is not None:
-            execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (HOLDS, YES if written.holds else NO))
+        many("INSERT OR REPLACE INTO setting VALUES (?, ?)", list(written.settings.items()))
         numbers: dict[str, int] = {}
         for tenant in sorted({key.tenant for key, _ in written.changed} | set(written.rebuilt)):
             execute("INSERT OR IGNORE INTO watermark VALUES (?, 0)", (tenant,))
@@ -143,7 +142,7 @@ class SqliteJournal:
     def remember(self, settings: Mapping[str, str]) -> None:
         """Add to what the corpus remembers."""
         pairs = list(settings.items())
-        self._guarded(
+        self._transacted(
             lambda: self._database.executemany("INSERT OR REPLACE INTO setting VALUES (?, ?)", pairs)
         )
 
@@ -152,7 +151,7 @@ class SqliteJournal:
         told = self._all("SELECT DISTINCT tenant, id FROM change WHERE before IS NOT NULL")
         sql = "UPDATE change SET before = NULL WHERE tenant = ? AND id = ?"
         names = [name for name in told if gone(*name)]
-        self._guarded(lambda: self._database.executemany(sql, names))
+        self._transacted(lambda: self._database.executemany(sql, names))
         self._guarded(lambda: self._database.execute("VACUUM"))
 
     def close(self) -> None:
