@@ -47,6 +47,7 @@ class Corpus(Reading):
         tokens: int | None = 400,
         as_of: TimeLike | None = None,
         rank: str = "auto",
+        words: str = "plain",
         rerank: bool | int = False,
         include_superseded: bool = False,
         template: Template | None = None,
@@ -66,6 +67,8 @@ class Corpus(Reading):
             tokens: at most this many tokens in `Result.text`; `None` for no limit.
             as_of: the time that the question is about.
             rank: "auto", "fused" or "composite".
+            words: "exact" where quoted phrases and identifiers must occur; "fuzzy_prefix" for words that
+                may be misspelt or unfinished.
             rerank: read the best hits (50, or this many) with the corpus's `reranker` before ranking.
             include_superseded: keep retired records, labelled and below their successors.
             template: what stands around the evidence.
@@ -81,6 +84,7 @@ class Corpus(Reading):
             top=top,
             tokens=tokens,
             rank=rank,
+            words=words,
             include_superseded=include_superseded,
             template=template,
             order=order,
