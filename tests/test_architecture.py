@@ -18,7 +18,20 @@ PACKAGES = {
     "llamaindex_ctxarith": ROOT / "llamaindex_ctxarith",
 }
 LAYERS = (
-    *("errors", "instant", "normalise", "model", "plain", "flat", "kinds", "predicate", "fields", "scopes"),
+    *(
+        "errors",
+        "instant",
+        "normalise",
+        "model",
+        "plain",
+        "conversation",
+        "transcript",
+        "flat",
+        "kinds",
+        "predicate",
+        "fields",
+        "scopes",
+    ),
     *("where", "evidence", "policy", "ports", "durable", "algebra", "plan", "index", "scene", "stages"),
     *("ingest", "stores", "models", "measure", "progress", "explain", "run", "history", "feed", "parts"),
     *("remembered", "shelf", "shelves", "options", "reembedding", "gate", "question", "intake", "opening"),
@@ -43,6 +56,7 @@ WIDE_DOORS = {
     "Opening.in_memory",
     "Opening.adopt",
     "Opening.reembed",
+    "Message.__init__",
     "Record.__init__",
 }
 
