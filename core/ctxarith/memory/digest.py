@@ -6,7 +6,7 @@ Nothing here calls a model: this is the default summariser, and what covers turn
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from ctxarith.conversation import (
     Summary,
 )
 from ctxarith.memory.extract import points_of
-from ctxarith.memory.script import point_line, summary_text
+from ctxarith.memory.script import HEAD, HEADINGS, point_line, summary_text
 from ctxarith.memory.statements import replaced_value, slot_key
 from ctxarith.model import Slot
 from ctxarith.ports import TokenCounter, counted
@@ -112,12 +112,15 @@ def fitted(summary: Summary, limit: int, count: TokenCounter, *, upto: int | Non
 
     ranked = sorted(summary.points, key=_rank)
     firm = [point for point in ranked if PRIORITY[point.kind] <= PRIORITY[COMMITMENT]]
-    costs = {point: counted(count, "\n" + point_line(point, stale(point))) for point in ranked}
-    head = counted(count, summary_text((), "x", upto=covers, stale=stale)) + 3 * len(KINDS)
+    costs: dict[Point | str, int] = {
+        point: counted(count, "\n" + point_line(point, stale(point))) for point in ranked
+    }
+    costs |= {kind: counted(count, f"\n{heading}:") for kind, heading in HEADINGS.items()}
+    head = counted(count, HEAD.format(upto=covers))
     chosen = _greedy(firm, limit - head, costs)
     prose = _cut_prose(summary.prose, limit, chosen, lambda text: counted(count, text_of(chosen, text)))
     used = counted(count, text_of(chosen, prose)) if chosen or prose else head
-    chosen += _greedy(ranked[len(firm) :], limit - max(used, head), costs)
+    chosen += _greedy(ranked[len(firm) :], limit - used, costs)
     while (chosen or prose) and not fits(chosen, prose):
         if prose:
             prose = ""
@@ -161,12 +164,16 @@ def _rank(point: Point) -> tuple[int, int, int, str]:
     return (PRIORITY[point.kind], -point.weight, -max(point.turns), point.text)
 
 
-def _greedy(points: Sequence[Point], room: int, costs: dict[Point, int]) -> list[Point]:
+def _greedy(points: Sequence[Point], room: int, costs: Mapping[Point | str, int]) -> list[Point]:
+    """What fits, best first; the first of a kind pays for its heading."""
     chosen: list[Point] = []
+    headed: set[str] = set()
     for point in points:
-        if costs[point] <= room:
-            room -= costs[point]
+        cost = costs[point] + (0 if point.kind in headed else costs[point.kind])
+        if cost <= room:
+            room -= cost
             chosen.append(point)
+            headed.add(point.kind)
     return chosen
 
 

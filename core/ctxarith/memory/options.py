@@ -32,7 +32,7 @@ class MemoryOptions(TypedDict, total=False):
     clock: the present, as a function to an aware datetime.
     tokenizer: an encoding or model name, or a function from text to a count.
     slots: what reads slots in a sentence, such as `RuleSlots`; `StatementSlots` by default.
-    summary_tokens: the most tokens of the summary; a third of `max_tokens` by default.
+    summary_tokens: the most tokens of the summary; a third of `max_tokens` by default (see `summary_share`).
     batch_tokens: the most tokens of turns that one call of the summariser gets; `max_tokens` by default.
     timeout: seconds that one call of the summariser may take (60), or `None`.
     retries: how often a call that raised or gave nonsense is made again at once (1).
@@ -94,7 +94,7 @@ class Settings:
         whole_number("max_tokens", max_tokens, least=SMALLEST)
         whole_number("keep_recent", keep_recent, least=1)
         own = options.get("summary_tokens")
-        bound = max_tokens // 3 if own is None else whole_number("summary_tokens", own)
+        bound = summary_share(max_tokens) if own is None else whole_number("summary_tokens", own)
         for name, given in (("summarizer", summarizer), *((n, options.get(n)) for n in ("clock", "slots"))):
             if given is not None and not callable(given):
                 raise ArgumentError(name, given, "a function")
@@ -115,6 +115,11 @@ class Settings:
             retries=whole_number("retries", options.get("retries", 1)),
             embedder=checked_embedder(WordLlamaEmbedder() if embedder is None else embedder),
         )
+
+
+def summary_share(max_tokens: int) -> int:
+    """The room of a summary unless told otherwise: a third, and in a small window half up to 64 tokens."""
+    return max(max_tokens // 3, min(64, max_tokens // 2))
 
 
 def whole_number(name: str, value: Any, *, least: int = 0) -> int:

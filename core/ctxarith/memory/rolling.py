@@ -11,7 +11,7 @@ from typing import Self, Unpack
 from ctxarith.conversation import SYSTEM, Content, Message, Summary
 from ctxarith.errors import ArgumentError, BudgetError, CorpusClosed
 from ctxarith.memory.behind import Behind, Status
-from ctxarith.memory.options import Details, MemoryOptions, Settings, folder_of, whole_number
+from ctxarith.memory.options import Details, MemoryOptions, Settings, folder_of, summary_share, whole_number
 from ctxarith.memory.recall import Recall, Recalled
 from ctxarith.memory.view import View
 from ctxarith.memory.window import LEAST, Limits, Window, window
@@ -103,7 +103,7 @@ class RollingMemory:
         limits = self._settings.limits
         if max_tokens is not None:
             bound = min(limits.max_tokens, whole_number("max_tokens", max_tokens))
-            limits = Limits(bound, min(limits.summary_tokens, bound // 3), limits.keep_recent)
+            limits = Limits(bound, min(limits.summary_tokens, summary_share(bound)), limits.keep_recent)
         with self._open():
             self._view.sync()
             self._behind.look()

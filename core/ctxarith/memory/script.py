@@ -20,7 +20,8 @@ HEADINGS = {
     QUESTION: "Open questions",
     REMARK: "Also said",
 }
-HEAD = "Earlier in this conversation, turns 1 to {upto} (turn and date in brackets):"
+# Each point begins with its turns and its date in brackets.
+HEAD = "Summary of turns 1-{upto}:"
 # Stands where the beginning of a message was cut off; its end is kept, since a question often stands last.
 CUT = CUT_MARK.strip() + " "
 
@@ -42,14 +43,14 @@ def shortened(message: Message, characters: int) -> Message:
     The arguments of a call remain JSON, since a provider parses them.
     """
     content = message.content
-    if len(content) > characters:
+    if len(content) > characters + len(CUT):
         content = CUT + content[len(content) - characters :]
     calls = tuple(_shortened_call(call, characters) for call in message.tool_calls)
     return replace(message, content=content, tool_calls=calls)
 
 
 def _shortened_call(call: ToolCall, characters: int) -> ToolCall:
-    if len(call.arguments) <= characters:
+    if len(call.arguments) <= characters + len('{"cut": ""}'):
         return call
     return replace(call, arguments=json.dumps({"cut": call.arguments[len(call.arguments) - characters :]}))
 

@@ -35,7 +35,8 @@ class Window:
         text: the whole, rendered.
         tokens: how many tokens `text` has.
         max_tokens: the bound that held.
-        cut: the numbers of messages that are shown from their end only, since they alone were too long.
+        cut: the numbers of the newest messages that were too long: they are shown from their end only, or
+            where even that has no room, not at all.
     """
 
     messages: tuple[Message, ...]
@@ -171,12 +172,11 @@ def _more(
     rest = [unit for unit in reversed(groups) if unit not in must]
     near = set(groups[recent(groups, limits.keep_recent) :])
     first = [unit for unit in rest if unit in near]
-    stored = 0
-    if thread.covers:
-        stored = counted(
-            costs.count, fitted(thread.digest(thread.covers), limits.summary_tokens, costs.count).text
-        )
-    if _cost(rest, costs) + stored <= room:
+    all_of_it = _cost(rest, costs)
+    if all_of_it <= room and thread.covers:
+        summary = fitted(thread.digest(thread.covers), limits.summary_tokens, costs.count)
+        all_of_it += counted(costs.count, summary.text)
+    if all_of_it <= room:
         return rest
     reserve = min(limits.summary_tokens, room)
     taken = first if _cost(first, costs) <= room else []
@@ -236,11 +236,7 @@ def _cut(must: Sequence[Unit], room: int, costs: Costs) -> tuple[list[Unit], lis
             else:
                 high = characters
         if best:
-            changed = [
-                new.number
-                for old, made in zip(those, best, strict=True)
-                for one, new in zip(old.messages, made.messages, strict=True)
-                if new != one
-            ]
+            kept = {message for unit in best for message in unit.messages}
+            changed = [m.number for unit in must for m in unit.messages if m not in kept]
             return best, changed
-    return [], []
+    return [], [message.number for unit in must for message in unit.messages]

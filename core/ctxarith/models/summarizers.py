@@ -46,7 +46,7 @@ class PromptSummarizer:
     def __call__(self, previous: Summary, turns: Sequence[Message], /) -> Summary:
         """The points that the model gives for the previous ones and the new turns."""
         answer = self._complete(self.prompt(previous, turns))
-        said = {m.number: (m.role, m.time) for m in turns}
+        said: dict[int, tuple[str, datetime]] = {m.number: (m.role, m.time) for m in turns}
         said |= {turn: (p.said_by, p.time) for p in previous.points for turn in p.turns}
         upto = max([previous.covers, *(message.number for message in turns)])
         return Summary(tuple(_point(one, said, answer) for one in _points(answer)), upto)
