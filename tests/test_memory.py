@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from ctxarith import ArgumentError, BudgetError, CorpusClosed, Message, RollingMemory, Slot, ToolCall
+from ctxarith.memory.curve import tokens_per_turn
 from ctxarith.models.tokens import TiktokenCounter
 from tests.conftest import NOW
 from tests.fakes import WordEmbedder
@@ -356,3 +358,40 @@ def test_messages_survive_the_store_unchanged(make_memory: MakeMemory, tmp_path:
     memory.close()
     assert list(make_memory(path=tmp_path).turns) == said
     assert isinstance(said[0], Message)
+
+
+@pytest.mark.parametrize("big", ["^" * 900_000, "a" * 200_000, "QUJDREVGR0g=" * 25_000])
+def test_a_huge_unbroken_text_is_cut_in_the_window_and_kept_whole(  # TK-02
+    big: str, make_memory: MakeMemory
+) -> None:
+    memory = make_memory(max_tokens=200)
+    memory.append("user", big)
+    window = memory.window()
+    assert window.tokens == count(window.text) <= 200
+    assert window.messages[0].content.endswith(big[-9:])
+    assert memory.turns[0].content == big
+
+
+def test_it_works_inside_a_running_loop_and_outlives_it(make_memory: MakeMemory) -> None:  # IN-01
+    memory = make_memory(max_tokens=200, keep_recent=1)
+
+    async def talk(first: int) -> str:
+        for n in range(first, first + 20):
+            memory.append("user", f"Pump {n} costs {n * 100} EUR, as it always did.")
+        return await asyncio.to_thread(lambda: memory.window().text)
+
+    asyncio.run(talk(0))
+    assert asyncio.run(talk(20)) == memory.window().text or memory.wait()
+    assert memory.flush()
+    assert (memory.status.turns, memory.status.covers) == (40, 39)
+
+
+def test_tokens_per_turn_level_off_while_the_whole_grows(make_memory: MakeMemory) -> None:
+    memory = make_memory(max_tokens=10_000)
+    for n in range(60):
+        memory.append("user", f"Pump {n} costs {n * 100} EUR, as it always did.")
+    curve = list(tokens_per_turn(memory.turns, max_tokens=300))
+    assert curve == list(tokens_per_turn(memory.turns, max_tokens=300))
+    assert [one.turn for one in curve] == list(range(1, 61))
+    assert max(one.window for one in curve) <= 300
+    assert curve[-1].whole == count(memory.window().text)

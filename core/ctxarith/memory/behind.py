@@ -96,7 +96,9 @@ class Behind:
         forced, self._forced = self._forced, False
         claim = self._store.claim(self._settings.key)
         if not claim.take():
-            # Another process or handle is at it; what it leaves is taken at the next occasion.
+            # What the other leaves is taken at the next occasion.
+            with self._lock:
+                self._status = replace(self._status, error="another process or handle is summarising")
             return
         try:
             while self._next_summary(forced):

@@ -113,10 +113,10 @@ def fitted(summary: Summary, limit: int, count: TokenCounter, *, upto: int | Non
     ranked = sorted(summary.points, key=_rank)
     firm = [point for point in ranked if PRIORITY[point.kind] <= PRIORITY[COMMITMENT]]
     costs: dict[Point | str, int] = {
-        point: counted(count, "\n" + point_line(point, stale(point))) for point in ranked
+        point: counted(count, point_line(point, stale(point)) + "\n") for point in ranked
     }
-    costs |= {kind: counted(count, f"\n{heading}:") for kind, heading in HEADINGS.items()}
-    head = counted(count, HEAD.format(upto=covers))
+    costs |= {kind: counted(count, f"{heading}:\n") for kind, heading in HEADINGS.items()}
+    head = counted(count, HEAD.format(upto=covers) + "\n")
     chosen = _greedy(firm, limit - head, costs)
     prose = _cut_prose(summary.prose, limit, chosen, lambda text: counted(count, text_of(chosen, text)))
     used = counted(count, text_of(chosen, prose)) if chosen or prose else head

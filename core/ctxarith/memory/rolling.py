@@ -118,7 +118,9 @@ class RollingMemory:
             raise ArgumentError("query", query, "the question as text")
         whole_number("top", top, least=1)
         with self._open():
-            return self._recall(clean_text(None, "query", query), top=top, count=self._settings.calls.count)
+            pass
+        # Not under the lock: the first question of a long thread takes seconds, and appending goes on.
+        return self._recall(clean_text(None, "query", query), top=top, count=self._settings.calls.count)
 
     @property
     def turns(self) -> tuple[Message, ...]:
@@ -154,8 +156,16 @@ class RollingMemory:
             self._view.sync()
             return not self._view.backlog(everything=True)
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until no summary is being made; unlike `flush` it asks for none."""
+        return self._behind.wait(timeout)
+
     def clear(self) -> None:
-        """Delete the thread: turns, summary and index. Nothing of its text stays in the folder."""
+        """Delete the thread: turns, summary and index. Nothing of its text stays in the folder.
+
+        Raises:
+            StoreError: another process was reading, so that traces are left: clear again.
+        """
         with self._open():
             self._store.clear(self._settings.key)
             self._recall.close()

@@ -97,7 +97,8 @@ class Costs:
 
     def fresh(self, message: Message) -> int:
         """The same for a message that was cut."""
-        line = "\n" + message_line(message)
+        # With its line end behind it, where encodings join it to a full stop.
+        line = message_line(message) + "\n"
         if len(line) > _LONGEST_TOKEN * self.max_tokens:
             return len(line)
         return counted(self.count, line)

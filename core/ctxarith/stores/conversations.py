@@ -142,8 +142,13 @@ class SqliteConversations:
             self._database.execute(f"DELETE FROM thread {_WHERE}", _named(key))
 
         self._transacted(delete)
-        # Freed pages are zeroed; what the log still holds is written over.
-        self._all("PRAGMA wal_checkpoint(TRUNCATE)", ())
+        # Freed pages are zeroed; what the log still holds goes with it.
+        busy, *_ = self._all("PRAGMA wal_checkpoint(TRUNCATE)", ())[0]
+        if busy:
+            raise StoreError(
+                "the thread is deleted, but another process was reading, so that traces of its text are "
+                f"left beside {self._path!r}: clear it again"
+            )
 
     def claim(self, key: ThreadKey) -> Lock:
         """What keeps every other process and handle from summarising this thread."""
