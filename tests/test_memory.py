@@ -123,6 +123,13 @@ def test_a_message_that_is_too_long_is_shown_from_its_end(make_memory: MakeMemor
     assert memory.turns[1] == question
 
 
+def test_what_is_cut_off_a_message_is_left_to_the_summary(make_memory: MakeMemory) -> None:
+    memory = make_memory(max_tokens=200)
+    memory.append("user", "The code is KYO-H12. " + "Long story. " * 130 + "so which valve is it?")
+    assert "KYO-H12" in memory.window().summary
+    assert memory.window().text.endswith("so which valve is it?")
+
+
 def test_system_messages_that_leave_no_room_are_refused_with_sizes(make_memory: MakeMemory) -> None:
     memory = make_memory(max_tokens=60)
     with pytest.raises(BudgetError, match=r"needs \d+ tokens and the budget is 60"):

@@ -88,7 +88,7 @@ def check(memory: RollingMemory, said: Sequence[Message], *, max_tokens: int, ke
     asked = [message for message in said if message.role == "user"][-1:]
     assert {message.number for message in asked} <= shown
     for point in window.points:
-        assert not shown.issuperset(point.turns)
+        assert not (shown - {*window.cut}).issuperset(point.turns)
     last = [m for unit in groups[recent(groups, keep_recent) :] for m in unit.messages]
     whole = [*([] if not asked or asked[0] in last else asked), *last]
     if count(page(system, "", whole)) + len(whole) + len(system) <= max_tokens:

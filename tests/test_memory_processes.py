@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from ctxarith import RollingMemory
@@ -114,3 +115,61 @@ def test_another_handle_is_followed_and_keeps_the_claim(tmp_path: Path) -> None:
         assert one.summary == other.summary
         assert one.window() == other.window()
         assert one.window().turns[-1] == 2
+
+
+APPENDING = """
+import sys
+from ctxarith import RollingMemory
+
+memory = RollingMemory(thread_id="t", max_tokens=200, keep_recent=2, path=sys.argv[1])
+while True:
+    added = memory.append("user", "We agreed that this pump costs 100 EUR and no more.")
+    print(added.number, flush=True)
+"""
+
+
+def test_what_append_gave_back_is_there_after_a_kill(tmp_path: Path) -> None:
+    process = started(APPENDING, tmp_path)
+    told = [int(line(process)) for _ in range(40)]
+    process.kill()
+    process.communicate()
+    with RollingMemory(thread_id="t", max_tokens=200, keep_recent=2, path=tmp_path) as memory:
+        numbers = [message.number for message in memory.turns]
+        assert told == list(range(1, 41))
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) >= 40
+        assert memory.flush()
+        assert memory.status.covers == len(numbers) - 2
+
+
+def test_many_threads_and_two_handles_lose_nothing(tmp_path: Path) -> None:
+    options = {"thread_id": "t", "max_tokens": 200, "keep_recent": 2, "path": tmp_path}
+    with RollingMemory(**options) as one, RollingMemory(**options) as other:  # type: ignore[arg-type]
+        failures: list[BaseException] = []
+
+        def work(memory: RollingMemory, name: str) -> None:
+            try:
+                for n in range(25):
+                    mine = memory.append("user", f"{name} agreed on {n} EUR.", id=f"{name}-{n}")
+                    window = memory.window()
+                    assert window.tokens <= 200
+                    assert window.turns[-1] >= mine.number
+                    if n % 10 == 9:
+                        memory.flush(60)
+                        memory.recall("EUR")
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=((one, other)[n % 2], f"N{n}")) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert sorted(m.id or "" for m in one.turns) == sorted(
+            f"N{n}-{i}" for n in range(6) for i in range(25)
+        )
+        assert one.wait(60)
+        assert other.wait(60)
+        assert one.flush(60)
+        assert (one.summary, one.window()) == (other.summary, other.window())

@@ -211,3 +211,10 @@ def test_the_rules_are_a_summarizer_like_any_other() -> None:
 def test_nothing_that_stands_was_retired() -> None:
     points = merged(Summary(), say("The fee is 40 EUR.", "The room is B12.", "The fee is 45 EUR.")).points
     assert current(points) == (list(points), [])
+
+
+def test_prose_does_not_name_a_replaced_value() -> None:
+    before = merged(Summary(), say("We decided to use Postgres for the database."))
+    told = Summary(before.points, 1, "They like Postgres. It rained. Postgrest is fine.")
+    after = merged(told, [Message("user", "We switched the database to MySQL.", 2, NOW + timedelta(days=1))])
+    assert after.prose == "It rained. Postgrest is fine."

@@ -218,12 +218,17 @@ def _without_repeats(points: Sequence[Point]) -> list[Point]:
 
 
 def _current_prose(prose: str, kept: Sequence[Point], points: Sequence[Point]) -> str:
-    """Prose without the lines that repeat a retired point's value in its own words."""
+    """Prose without the sentences that name a value which has just been replaced."""
     standing = {point.text for point in kept}
-    gone = [point for point in points if point.text not in standing and point.slots]
-    if not prose or not gone:
+    gone = [point for point in points if point.text not in standing]
+    values = _values(gone) - _values(kept)
+    if not prose or not values:
         return prose
-    values = {str(slot.value).casefold() for point in gone for slot in point.slots if slot.asserts}
-    values -= {str(slot.value).casefold() for point in kept for slot in point.slots if slot.asserts}
-    pieces = re.split(r"(?<=[.!?])\s+", prose)
-    return " ".join(piece for piece in pieces if not any(value in piece.casefold() for value in values))
+    named = re.compile(
+        "|".join(rf"(?<!\w){re.escape(value)}(?!\w)" for value in sorted(values)), re.IGNORECASE
+    )
+    return " ".join(piece for piece in re.split(r"(?<=[.!?])\s+", prose) if not named.search(piece))
+
+
+def _values(points: Sequence[Point]) -> set[str]:
+    return {str(slot.value).casefold() for point in points for slot in point.slots if slot.asserts} - {""}

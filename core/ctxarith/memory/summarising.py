@@ -16,6 +16,7 @@ from ctxarith.ports import Summarizer, TokenCounter, counted
 
 T = TypeVar("T")
 
+_MOST_POINTS = 200
 _LONGEST_POINT = 600  # characters of one point
 _LONGEST_TOKEN = 16  # characters of prose a token; what is longer is cut before it is counted
 # A sentence is told again where so much of its words stands, and every number of it.
@@ -86,7 +87,9 @@ class Calls:
             )
         times = {message.number: message.time for message in turns}
         times |= {turn: point.time for point in previous.points for turn in point.turns}
-        points = [checked for point in answer.points if (checked := _cited(point, times, base))]
+        points = [
+            checked for point in answer.points[:_MOST_POINTS] if (checked := _cited(point, times, base))
+        ]
         if not points and not (isinstance(answer.prose, str) and answer.prose.strip()):
             raise ArgumentError("summarizer", answer, "no point cites a turn that it was given")
         left_out = [p for p in base.points if p.kind != REMARK and not any(_tells(one, p) for one in points)]

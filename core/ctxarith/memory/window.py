@@ -133,20 +133,19 @@ def window(thread: Thread, limits: Limits, costs: Costs) -> Window:
 
 def _window(thread: Thread, limits: Limits, costs: Costs, limit: int) -> Window:
     room = limit - costs.all(thread.system)
-    groups, orphans = units(thread.tail)
+    groups, _ = units(thread.tail)
     needed = LEAST if groups or thread.asked else 0
     if room < needed:
         raise BudgetError(limits.max_tokens - room + needed, limits.max_tokens)
     must = _must(groups, thread.asked)
-    hides = thread.covers > 0 or bool(orphans) or any(unit not in must for unit in groups)
-    reserve = min(limits.summary_tokens, max(0, room - needed), room // 4) if hides else 0
-    shown, cut = _cut(must, room - reserve if _cost(must, costs) > room else room, costs)
+    # What is cut off a message is left to the summary.
+    reserve = min(limits.summary_tokens, room - needed, room // 4) if _cost(must, costs) > room else 0
+    shown, cut = _cut(must, room - reserve, costs)
     shown += _more(groups, must, limits, costs, room - _cost(shown, costs, fresh=cut), thread)
     shown.sort(key=lambda unit: unit.first)
     messages = [message for unit in shown for message in unit.messages]
-    seen = {message.number for message in messages}
-    hidden = [message for message in thread.tail if message.number not in seen]
-    summary = _summary(thread, hidden, messages, limits, costs, room - _cost(shown, costs, fresh=cut))
+    whole = {message.number for message in messages} - {*cut}
+    summary = _summary(thread, whole, limits, costs, room - _cost(shown, costs, fresh=cut))
     text = page(thread.system, summary.text, messages)
     return Window(
         messages=(*thread.system, *messages),
@@ -190,23 +189,16 @@ def _more(
     return list(taken)
 
 
-def _summary(
-    thread: Thread,
-    hidden: Sequence[Message],
-    shown: Sequence[Message],
-    limits: Limits,
-    costs: Costs,
-    room: int,
-) -> Fitted:
-    """What the summary has to say beside the turns that are shown."""
+def _summary(thread: Thread, whole: Collection[int], limits: Limits, costs: Costs, room: int) -> Fitted:
+    """What the summary has to say beside the turns that are shown whole."""
+    hidden = [message.number for message in thread.tail if message.number not in whole]
     if not hidden and not thread.covers:
         return Fitted((), "", "")
-    upto = max([thread.covers, *(message.number for message in hidden)])
-    whole = thread.digest(upto)
-    seen = {message.number for message in shown}
-    points = tuple(point for point in whole.points if not seen.issuperset(point.turns))
+    upto = max([thread.covers, *hidden])
+    told = thread.digest(upto)
+    points = tuple(point for point in told.points if not set(point.turns) <= set(whole))
     limit = min(limits.summary_tokens, room - counted(costs.count, "\n"))
-    return fitted(Summary(points, upto, whole.prose), limit, costs.count)
+    return fitted(Summary(points, upto, told.prose), limit, costs.count)
 
 
 def _cost(those: Sequence[Unit], costs: Costs, *, fresh: Sequence[int] = ()) -> int:
