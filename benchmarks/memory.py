@@ -6,7 +6,8 @@ The default folder is the sample of 16 LongMemEval questions with their conversa
 appended to a memory turn by turn, at the times of the set; then its question is asked, of `recall` and of
 one corpus that holds all conversations. Three of the questions are about a value that changed; for them the
 current and the stale turn are labelled by hand. Too few for scores: read them as worked examples.
-Nothing was tuned on them.
+The rules by which a summary keeps sentences were looked at on these conversations; nothing of how turns are
+recalled or ranked was chosen on them.
 """
 
 from __future__ import annotations

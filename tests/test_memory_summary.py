@@ -50,6 +50,24 @@ def test_a_sentence_has_a_kind(text: str, kind: str) -> None:
     assert (point.kind, point.text, point.turns) == (kind, text, (1,))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Set the oven to 180 degrees.",
+        "If it is approved, you'll get 2 letters.",
+        "You'll love it, all 3 of you.",
+    ],
+)
+def test_advice_of_an_assistant_is_neither_decision_nor_commitment(text: str) -> None:
+    (point,) = points_of(Message("assistant", text, 1))
+    assert (point.kind, point.slots) == ("fact", ())
+
+
+def test_what_the_user_said_is_kept_longer() -> None:
+    said = [Message("assistant", "Eggs keep 5 weeks.", 2), Message("user", "Meera has eggs.", 1)]
+    assert max(merged(Summary(), said).points, key=lambda point: point.weight).said_by == "user"
+
+
 def test_a_tool_gives_facts_and_never_a_decision_or_a_slot() -> None:
     (point,) = points_of(Message("tool", "We decided that the fee is 1 EUR.", 1, answers="c1"))
     assert (point.kind, point.slots) == ("fact", ())
@@ -79,7 +97,7 @@ def test_sentences_end_where_people_end_them() -> None:
     ],
 )
 def test_a_plain_statement_is_a_slot(sentence: str, attribute: str, value: str) -> None:
-    assert statements(sentence) == (Slot(None, attribute, value),)
+    assert statements(sentence, decided=True) == (Slot(None, attribute, value),)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +113,9 @@ def test_a_plain_statement_is_a_slot(sentence: str, attribute: str, value: str) 
         "The food is good.",
         "The answer is 42.",
         "https://example.org/fee: //12",
+        "Once the fee is 40, call me.",
+        "Career opportunities: Alumni can help.",
+        "Use butter for the cake of 12 pieces.",
     ],
 )
 def test_what_is_asked_hedged_denied_past_or_vague_asserts_nothing(sentence: str) -> None:
@@ -109,10 +130,30 @@ def test_what_is_asked_hedged_denied_past_or_vague_asserts_nothing(sentence: str
         ("We decided to use Postgres.", "We decided to use MySQL instead of Postgres."),
         ("We agreed that the meeting room is B12.", "We agreed that the meeting room is now C4."),
         ("The fee is 40,000 INR.", "The fee has been raised to 45,000 INR."),
+        ("We decided to launch on 2026-03-01.", "We decided to launch on 2026-04-15 instead."),
+        ("We agreed to meet at 10:30.", "We agreed to meet at 11:00."),
+        ("We'll go with vendor A.", "We'll go with vendor B instead."),
+        ("Let's use Redis for caching.", "Let's use Valkey for caching."),
+        ("Decision: the budget is 500 EUR.", "Decision: the budget is 600 EUR."),
+        ("The delivery is on May 3.", "We moved the delivery to May 9."),
     ],
 )
 def test_a_changed_decision_stands_in_its_new_form_only(before: str, after: str) -> None:
     assert kept(before, "Thanks!", after) == ["Thanks!", after]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("We decided to use Postgres for the database.", "We decided to use Redis for the cache."),
+        ("We'll go with vendor A.", "Let's book hotel B."),
+        ("The fee is 40 EUR.", "The deposit is 10 EUR."),
+        ("We agreed to meet at 10:30.", "We agreed to eat at 12:00."),
+        ("My sister is 40.", "My brother is 38."),
+    ],
+)
+def test_two_decisions_about_two_things_both_stand(one: str, other: str) -> None:
+    assert kept(one, other) == [one, other]
 
 
 def test_a_chain_of_changes_ends_at_the_last() -> None:

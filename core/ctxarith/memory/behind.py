@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ctxarith.conversation import Message, Summary
 from ctxarith.durable import Conversations
+from ctxarith.errors import StoreError
 from ctxarith.memory.options import Settings
 from ctxarith.memory.view import View
 from ctxarith.memory.worker import Worker
@@ -103,6 +104,9 @@ class Behind:
         try:
             while self._next_summary(forced):
                 pass
+        except StoreError as error:
+            # A full disk, or a handle that was closed meanwhile; the turns are where they were.
+            self._failed(error)
         finally:
             claim.release()
 

@@ -29,8 +29,9 @@ from ctxarith.memory.statements import StatementSlots
 from ctxarith.model import Record, Slot
 
 # Not after "Rs." or "No.", which a number follows, nor before a small letter.
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?![a-z0-9])|(?<=[。！？।])\s*|\n+")
-_BULLET = re.compile(r"^(?:[-*+•>#]+|\d{1,3}[.)])\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?![a-z0-9])|(?<=[。！？।])\s*")
+_LINE_END = re.compile(r"\n+")
+_BULLET = re.compile(r"^\s*(?:(?:[-*+•>#]+|\d{1,3}[.)])\s+)+")
 
 _UNDECIDED = re.compile(
     r"\b(?:open question|tbd|to be (?:decided|confirmed|determined)|undecided|unclear"
@@ -38,22 +39,33 @@ _UNDECIDED = re.compile(
     r"|still (?:need|have) to (?:decide|find out|check|confirm))\b",
     re.IGNORECASE,
 )
-_DECIDED = re.compile(
-    r"\b(?:deci(?:ded|sion)|agreed (?:to|on|that|upon)|settled on|went with|from now on|instead of"
-    r"|(?:we|i)(?:'ll|’ll| will)? go(?:ing)? with|(?:we|i)(?:'ll|’ll| will) use"
-    r"|let['’]?s (?:use|go|make|do|keep|move|switch|change|stick|take|book|set)"
-    r"|(?:have |'ve |’ve )?(?:chosen|chose|approved|confirmed)|switch(?:ed|ing)? (?:\S+ ){0,4}to"
-    r"|(?:set|change|move|postpone|push) (?:the|our|my) (?:\S+ ){1,4}to"
-    r"|(?:has|have|was|were) (?:been )?(?:changed|moved|postponed|pushed|switched) to"
-    r"|must (?:always|never)|please (?:always|never))\b",
+# What is done is a decision whoever reports it; what is wanted is one when the user says so, since an
+# assistant's "use butter" is advice.
+_SETTLED = re.compile(
+    r"\b(?:decided (?:to|on|that|for|against|upon)|agreed (?:to|on|that|upon)|settled on|went with"
+    r"|(?:has|have|was|were|is|are) (?:now )?(?:been )?"
+    r"(?:changed|moved|postponed|pushed|switched|rescheduled)"
+    r"|(?:we|i|they|you)(?:['’]ve| have| both| all)* "
+    r"(?:chose|chosen|picked|approved|confirmed|switched|changed|moved|postponed|booked)"
+    r"|from now on|(?:our|my|final) decision (?:is|was))\b|^decision:",
     re.IGNORECASE,
 )
+_WANTED = re.compile(
+    r"\b(?:let['’]?s (?:use|go|make|do|keep|move|switch|change|stick|take|book|set)"
+    r"|(?:we|i)(?:'ll|’ll| will)? go(?:ing)? with|(?:we|i)(?:'ll|’ll| will) use|switching (?:\S+ ){0,4}to"
+    r"|must (?:always|never)|please (?:always|never))\b"
+    r"|^(?:please )?(?:set|change|move|postpone|push|switch) (?:the|our|my) (?:\S+ ){1,4}to\b",
+    re.IGNORECASE,
+)
+_CONDITIONAL = re.compile(r"^(?:if|once|when|after|before|unless|should|suppose)\b|\bif\b", re.IGNORECASE)
 _COMMITTED = re.compile(
     r"\b(?:(?:i|we|you|he|she|they)(?:'ll|’ll| will| shall| promise| am going to| are going to)"
     r"|i['’]m going to|we['’]re going to|promised?|due (?:by|on)|deadline|remind me|follow(?:ing)? up"
     r"|owes?)\b",
     re.IGNORECASE,
 )
+_OWN = re.compile(r"\b(?:i|we)(?:['’]ll| will| promise)\b|\bdue (?:by|on)\b|\bdeadline\b", re.IGNORECASE)
+_LOOSE = re.compile(r"\b(?:think|maybe|perhaps|might|try|consider|in mind)\b", re.IGNORECASE)
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
 _DATED = re.compile(
     r"\b\d{4}-\d{2}(?:-\d{2})?\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b"
@@ -66,7 +78,10 @@ _NUMBER_WORD = re.compile(
     re.IGNORECASE,
 )
 
+_NUMBER = re.compile(r"\d")
+
 _MOST = {USER: 8, ASSISTANT: 5, TOOL: 3}
+_USER_WEIGHT = 10
 _LONGEST_POINT = 280  # characters
 _READ = 20_000  # characters of one message; the rest is found by recall
 _ORDER: dict[Kind, int] = {DECISION: 4, COMMITMENT: 3, QUESTION: 2, FACT: 2, REMARK: 1}
@@ -92,13 +107,14 @@ def points_of(message: Message, slots: SlotExtractor | None = None) -> tuple[Poi
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a text, without the marks of a list.
 
-    >>> list(sentences("Fee: Rs. 45,000. Agreed?"))
+    >>> list(sentences("1. Fee: Rs. 45,000. Agreed?"))
     ['Fee: Rs. 45,000.', 'Agreed?']
     """
-    for raw in _SENTENCE_END.split(text):
-        line = _BULLET.sub("", raw.strip()).replace("**", "").strip()
-        if line and any(c.isalnum() for c in line):
-            yield line
+    for line in _LINE_END.split(text):
+        for raw in _SENTENCE_END.split(_BULLET.sub("", line)):
+            sentence = raw.replace("**", "").strip()
+            if any(c.isalpha() for c in sentence):
+                yield sentence
 
 
 def _point(message: Message, sentence: str, slots: SlotExtractor) -> Point:
@@ -131,24 +147,41 @@ def _judged(sentence: str, role: str) -> tuple[Kind, int]:
     """The kind of a sentence, and its weight: a date counts most, then a number, a name, and who says it."""
     number = any(c.isdigit() for c in sentence) or bool(_NUMBER_WORD.search(sentence))
     holds = 4 * bool(_DATED.search(sentence)) + 3 * number + (count_entities(sentence) > 0)
-    weight = 2 * holds + (role == USER)
     if role == TOOL:
         return (FACT if holds else REMARK), holds
+    # What an assistant said it can say again; what the user said is nowhere else.
+    weight = holds + (_USER_WEIGHT if role == USER else 0)
     if sentence.endswith(("?", "？")) or _UNDECIDED.search(sentence):
         return QUESTION, weight
-    if _DECIDED.search(sentence):
+    if _decides(sentence, role):
         return DECISION, weight
-    # What an assistant offers to do next is small talk unless it says when or how much.
-    if _COMMITTED.search(sentence) and (role == USER or holds >= 3):
+    if _commits(sentence, role, holds):
         return COMMITMENT, weight
     return (FACT if holds else REMARK), weight
+
+
+def _decides(sentence: str, role: str) -> bool:
+    said = _SETTLED.search(sentence) or (role == USER and _WANTED.search(sentence))
+    return bool(said) and not _CONDITIONAL.search(sentence)
+
+
+def _commits(sentence: str, role: str, holds: int) -> bool:
+    """What an assistant offers to do is small talk, unless it is its own and says when or how much."""
+    if _LOOSE.search(sentence) or _CONDITIONAL.search(sentence):
+        return False
+    return bool(_COMMITTED.search(sentence)) if role == USER else holds >= 3 and bool(_OWN.search(sentence))
 
 
 def _clipped(sentence: str) -> str:
     """At most 280 characters, around the decision or the first number where the sentence is longer."""
     if len(sentence) <= _LONGEST_POINT:
         return sentence
-    telling = _DECIDED.search(sentence) or _DATED.search(sentence) or re.search(r"\d", sentence)
+    telling = (
+        _SETTLED.search(sentence)
+        or _WANTED.search(sentence)
+        or _DATED.search(sentence)
+        or re.search(r"\d", sentence)
+    )
     start = max(0, min(telling.start() - 40 if telling else 0, len(sentence) - _LONGEST_POINT))
     end = start + _LONGEST_POINT
     return ("… " if start else "") + sentence[start:end] + (" …" if end < len(sentence) else "")

@@ -15,7 +15,7 @@ from ctxarith.model import Record, Slot
 _WORD = r"[^\W\d_][\w'’&/-]*"
 _VERB = (
     r"(?:is|are|am|was|were|be|been|will|shall|has|have|had|to|at|by|for|and|or|but|that|which|who|with"
-    r"|changed|moved|moves|goes|becomes|now|should|can|could|would|might|may|not|from|in|on|as)\b"
+    r"|until|while|when|changed|moved|moves|goes|becomes|now|should|can|could|would|might|may|not|from|in|on|as)\b"
 )
 _ATTRIBUTE = rf"(?P<attribute>(?!{_VERB}){_WORD}(?:\s+(?!{_VERB}){_WORD}){{0,4}})"
 _THE = r"(?:the|our|my|your|his|her|their|its)\s+"
@@ -37,21 +37,27 @@ _SET = (
     r"\b(?:set|change|changed|move|moved|switch|switched|update|raise|lower|push|postpone|extend|keep|make)"
 )
 _TAKE = (
-    r"\b(?:use|using|go(?:ing)?\s+with|went\s+with|choose|chose|chosen|pick|picked|take|adopt|book|keep"
+    r"\b(?:use|go(?:ing)?\s+with|went\s+with|choose|chose|pick|picked|take|adopt|book|keep"
     r"|settled\s+on)"
 )
 
-_PATTERNS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"(?:\b{_THE}|^(?:[-*]\s+)?|\bthat\s+){_ATTRIBUTE}\s+{_IS}\s+{_VALUE}",
-        rf"{_SET}\s+{_THE}{_ATTRIBUTE}\s+(?:from\s[^.;!?]{{1,30}}?\s+)?(?:to|at)\s+{_VALUE}",
-        rf"{_TAKE}\s+(?P<value>[^,.;!?]{{1,60}}?)\s+(?:as|for)\s+{_THE}{_ATTRIBUTE}",
-        rf"^(?:[-*]\s+)?{_ATTRIBUTE}\s*(?::|=)\s+{_VALUE}",
-    )
+
+def _compiled(*patterns: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
+
+
+_STATED = _compiled(rf"(?:\b{_THE}|^(?:[-*]\s+)?|\bthat\s+){_ATTRIBUTE}\s+{_IS}\s+{_VALUE}")
+# "Change the date to May 9" and "use butter for the cake" are advice, unless they are decisions.
+_DECIDED = _compiled(
+    rf"{_SET}\s+{_THE}{_ATTRIBUTE}\s+(?:from\s[^.;!?]{{1,30}}?\s+)?(?:to|at)\s+{_VALUE}",
+    rf"{_TAKE}\s+(?P<value>[^,.;!?]{{1,60}}?)\s+(?:as|for)\s+(?:{_THE})?{_ATTRIBUTE}",
 )
+# "We decided to launch on May 9."
+_PLANNED = _compiled(rf"\b(?:decided|agreed)\s+to\s+{_ATTRIBUTE}\s+(?:on|at|by|in)\s+{_VALUE}")
+_LABELLED = _compiled(rf"^{_ATTRIBUTE}\s*(?::|=)\s+(?P<value>(?:[^,;!?\n]|(?<=\d),(?=\d))*?)\s*\.?$")
 # "We decided to use Postgres.": of what, is not said; "from Postgres to MySQL" finds it again by its value.
-_CHOICE = re.compile(rf"{_TAKE}\s+(?P<value>[^,.;!?]{{1,40}}?)\s*[.!]?$", re.IGNORECASE)
+_CHOICE = re.compile(rf"{_TAKE}\s+(?P<value>[^,.;!?]{{1,40}}?)(?:\s+instead)?\s*[.!]?$", re.IGNORECASE)
+_ONE_OF = re.compile(r"(?:the\s+)?(?P<kind>[a-z]+(?: [a-z]+)?) [A-Z0-9][\w-]*$")
 _PHRASE, _END = r"[^,.;!?]{1,40}?", r"(?=[,.;!?]|$)"
 _REPLACED = re.compile(
     rf"\bfrom\s+(?P<old>{_PHRASE})\s+to\s+(?P<new>{_PHRASE})"
@@ -62,7 +68,7 @@ _REPLACED = re.compile(
 )
 # "If the fee is 40, ..." asserts nothing.
 _HEDGED = re.compile(
-    r"\b(?:if|unless|whether|maybe|perhaps|might|could|would|should|suppose|imagine|assuming|probably|possibly"
+    r"\b(?:if|unless|whether|once|when|whenever|maybe|perhaps|might|could|would|should|suppose|imagine|assuming|probably|possibly"
     r"|not|never|no longer|isn't|aren't|won't|don't|doesn't|didn't|used to)\b|n’t\b|\?\s*$",
     re.IGNORECASE,
 )
@@ -79,11 +85,14 @@ system tool step steps tip tips option options something everything nothing anyt
 and or so yes no ok okay well thanks today tomorrow yesterday subject hi hello decision
 """
 _VAGUE = frozenset(_VAGUE_WORDS.split())
+# A number, a name or a date, which only small words may stand before.
 _CONCRETE = re.compile(
-    r"\d|[A-Z][\w&-]+|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|tomorrow|today|january|february|march|april|june|july"
-    r"|august|september|october|november|december)\b"
+    r"(?:(?:on|at|in|by|from|about|around|only|exactly|next|this|between|till|until)\s+)*[^\w\s]{0,2}"
+    r"(?:\d|[A-Z][\w&-]*|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:a )?dozen"
+    r"|(?:a )?hundred|(?:a )?thousand|(?:mon|tues|wednes|thurs|fri|satur|sun)day|tomorrow|today|january"
+    r"|february|march|april|june|july|august|september|october|november|december)\b)"
 )
+_DIGIT = re.compile(r"\d")
 _NO_VALUE = re.compile(
     r"(?:a|an|the|to|that|very|so|too|really|about|because|how|what|why|where|when)\s", re.I
 )
@@ -93,10 +102,13 @@ _MOST_WORDS = 8
 _LONGEST = 600
 
 
-def statements(sentence: str, *, decided: bool = False) -> tuple[Slot, ...]:
+def statements(sentence: str, *, decided: bool = False, labels: bool = True) -> tuple[Slot, ...]:
     """The slots that a sentence asserts, most often none.
 
-    The value must hold a number, a name or a date, unless the sentence is a decision.
+    Args:
+        sentence: one sentence, of which 600 characters are read.
+        decided: it is a decision, whose value may be any; otherwise it begins with a number, name or date.
+        labels: "Budget: 45,000 INR" counts, if the value holds a number.
 
     >>> statements("The delivery date is now May 9, not May 3.")
     ()
@@ -109,15 +121,19 @@ def statements(sentence: str, *, decided: bool = False) -> tuple[Slot, ...]:
     if _HEDGED.search(text):
         return ()
     found: dict[str, Slot] = {}
-    for pattern in _PATTERNS:
+    decisions = (*_DECIDED, *_PLANNED) if decided else ()
+    for pattern in (*_STATED, *decisions, *(_LABELLED if labels else ())):
         for match in pattern.finditer(text):
             attribute, value = _attribute(match["attribute"]), match["value"].strip(_AROUND)
-            if attribute and _is_value(value, decided):
+            free = decided and pattern not in _PLANNED
+            if attribute and _is_value(value, free) and (pattern not in _LABELLED or _DIGIT.search(value)):
                 found.setdefault(attribute, Slot(None, attribute, value))
     choice = _CHOICE.search(text) if decided and not found else None
     if choice and not _NO_VALUE.match(choice["value"]):
         value = choice["value"].strip(_AROUND)
-        found[value] = Slot(None, f"choice of {value.casefold()}", value)
+        # "vendor B" is a choice among vendors; "Postgres" among what only a later sentence can say.
+        named = _ONE_OF.match(value)
+        found[value] = Slot(None, f"choice of {named['kind'] if named else value.casefold()}", value)
     return tuple(found.values())
 
 
@@ -139,8 +155,12 @@ class StatementSlots:
     """`statements` as an extractor, which is what `RollingMemory` reads messages with by default."""
 
     def __call__(self, record: Record, /) -> tuple[Slot, ...]:
-        """The slots of a sentence; `metadata["kind"]` says whether it is a decision."""
-        return statements(record.text, decided=record.metadata.get("kind") == "decision")
+        """The slots of a sentence; `metadata` holds its kind and the role that said it."""
+        told = record.metadata
+        # The labels of an assistant's list ("Warm-up: 5 minutes") are no facts of the conversation.
+        return statements(
+            record.text, decided=told.get("kind") == "decision", labels=told.get("role") != "assistant"
+        )
 
 
 def slot_key(slot: Slot) -> tuple[str, str]:
@@ -162,6 +182,6 @@ def _attribute(raw: str) -> str:
 
 
 def _is_value(value: str, decided: bool) -> bool:
-    if not value or len(value.split()) > _MOST_WORDS or value.startswith("/") or _NO_VALUE.match(value):
+    if not value or len(value.split()) > _MOST_WORDS or value.startswith("/") or ": " in value:
         return False
-    return decided or bool(_CONCRETE.search(value))
+    return not _NO_VALUE.match(value) and (decided or bool(_CONCRETE.match(value)))
