@@ -95,20 +95,21 @@ class Behind:
     def _job(self) -> None:
         """The worker's job: one summary after the other until no turn waits."""
         forced, self._forced = self._forced, False
-        claim = self._store.claim(self._settings.key)
-        if not claim.take():
-            # What the other leaves is taken at the next occasion.
-            with self._lock:
-                self._status = replace(self._status, error="another process or handle is summarising")
-            return
         try:
-            while self._next_summary(forced):
-                pass
+            claim = self._store.claim(self._settings.key)
+            if not claim.take():
+                # What the other leaves is taken at the next occasion.
+                with self._lock:
+                    self._status = replace(self._status, error="another process or handle is summarising")
+                return
+            try:
+                while self._next_summary(forced):
+                    pass
+            finally:
+                claim.release()
         except StoreError as error:
             # A full disk, or a handle that was closed meanwhile; the turns are where they were.
             self._failed(error)
-        finally:
-            claim.release()
 
     def _next_summary(self, forced: bool) -> bool:
         with self._lock:
