@@ -89,6 +89,22 @@ def test_a_row_of_no_tenant_is_seen_by_nobody_and_named(collection: Any) -> None
         assert "d" not in found(corpus, principal=Principal(tenant))
 
 
+def test_rows_from_before_there_were_tenants_are_counted_and_come_back_once_tagged(
+    tmp_path: Path,
+) -> None:  # TN-06
+    theirs = client_in(tmp_path).create_collection("theirs", embedding_function=None)
+    put(theirs, **{f"old{n}": (f"annual fee {n}", {"kind": "note"}) for n in range(3)})
+    put(theirs, new=("annual fee 12", {"customer": "acme"}))
+    corpus = adopt(theirs, mode="followed", fields={"tenant": "customer"})
+    assert found(corpus) == ["new"]
+    assert found(corpus, principal=Principal("default")) == []
+    assert [rid for rid, _ in corpus.left_out] == ["old0", "old1", "old2"]
+    assert all("names no tenant" in reason for _, reason in corpus.left_out)
+    theirs.update(ids=["old0", "old1", "old2"], metadatas=[{"customer": "acme"}] * 3)
+    corpus.sync()
+    assert (found(corpus), corpus.left_out) == (["new", "old0", "old1", "old2"], ())
+
+
 def test_an_owned_collection_is_written_by_us_and_read_by_other_tools(collection: Any) -> None:
     corpus = adopt(collection)
     corpus.add([{"id": "a", "text": "The annual fee is 14 EUR", "tenant": "acme", "scope": "sales/eu"}])

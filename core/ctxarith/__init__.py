@@ -4,6 +4,7 @@ context = (semantic & scope & metadata) - superseded >> rank >> top-k under a to
 """
 
 from ctxarith.algebra import Candidates, Pipeline, Stage, lexical, semantic, superseded
+from ctxarith.confidence import Evidence, Verdict, cosine, coverage, relative, thread
 from ctxarith.conversation import Message, Point, Summary, ToolCall
 from ctxarith.corpus import Corpus
 from ctxarith.errors import (
@@ -41,6 +42,7 @@ from ctxarith.models.summarizers import PromptSummarizer
 from ctxarith.policy import Policy, Principal
 from ctxarith.run import Result
 from ctxarith.scopes import everyone, scope
+from ctxarith.session import Session
 from ctxarith.stages.assemble import Rule, Template, budget
 from ctxarith.stages.compose import compose_query
 from ctxarith.stages.fuse import reciprocal_rank_fusion, rrf
@@ -70,6 +72,7 @@ __all__ = [
     "EmbeddingError",
     "EncodingUnavailable",
     "Evaluation",
+    "Evidence",
     "ExtractiveSummarizer",
     "Found",
     "Hit",
@@ -91,6 +94,7 @@ __all__ = [
     "RuleSlots",
     "ScopeError",
     "SentenceTransformerEmbedder",
+    "Session",
     "Slot",
     "Stage",
     "StatementSlots",
@@ -101,23 +105,28 @@ __all__ = [
     "Template",
     "ToolCall",
     "Trace",
+    "Verdict",
     "Window",
     "at_least",
     "auto",
     "budget",
     "compose_query",
     "composite",
+    "cosine",
+    "coverage",
     "drop_superseded",
     "evaluate",
     "everyone",
     "field",
     "lexical",
     "reciprocal_rank_fusion",
+    "relative",
     "rerank",
     "rrf",
     "scope",
     "semantic",
     "superseded",
+    "thread",
     "top",
     "where",
 ]

@@ -37,7 +37,7 @@ Content = str | Sequence[str | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadKey:
+class ConversationKey:
     """Whose conversation it is. Three parts, so that no two users share a thread by its name.
 
     Raises:

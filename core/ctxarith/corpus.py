@@ -3,74 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 from ctxarith.algebra import Candidates, Pipeline
+from ctxarith.confidence import Gate
 from ctxarith.errors import ArgumentError
 from ctxarith.explain import Explanation, PlanView
-from ctxarith.feed import Change, changes_of
-from ctxarith.history import Assertion, history_of
-from ctxarith.index.newness import newness
 from ctxarith.instant import TimeLike
-from ctxarith.model import Record
+from ctxarith.ledger import ThreadKey
 from ctxarith.models.embedders import embedded_query
 from ctxarith.normalise import clean_text
-from ctxarith.opening import Opening
 from ctxarith.plan import Plan, plan
 from ctxarith.policy import Principal
 from ctxarith.ports import Vector
-from ctxarith.question import Question, ScopeLike, guard, reranking
+from ctxarith.question import Question, ScopeLike, reranking
+from ctxarith.reading import Reading
 from ctxarith.run import Result, Tools, run
+from ctxarith.session import Asking, Session
 from ctxarith.stages.assemble import Template
-from ctxarith.where import Where, where
+from ctxarith.where import Where
 
 
-class Corpus(Opening):
+class Corpus(Reading):
     """Records of one or more tenants, and the questions asked of them.
 
     Open it with `Corpus.open(folder)` or `Corpus.in_memory()`; use it from any number of threads.
 
     >>> corpus = Corpus.in_memory()
-    >>> _ = corpus.add([Record(id="r1", text="The annual fee is 12 EUR", created_at="2026-03-01")])
+    >>> _ = corpus.add([{"id": "r1", "text": "The annual fee is 12 EUR", "created_at": "2026-03-01"}])
     >>> corpus.retrieve("what is the fee?").text
     '[1] (2026-03-01) The annual fee is 12 EUR'
     """
-
-    @property
-    def embedder_name(self) -> str:
-        """The embedding model that this corpus was made with."""
-        return self._shelf.settings["embedder"]
-
-    def get(self, ids: str | Iterable[str], *, principal: Principal | None = None) -> list[Record]:
-        """The newest permitted version of each id, in the order asked; the others are left out."""
-        allowed, snapshot = self._gate.permission(principal, None), self._shelf.snapshot
-        caller = self._gate.caller(principal)
-        visible = snapshot.columns.mask(allowed.visible)
-        found = []
-        for record_id in self._ids(ids, None, caller.tenant):
-            rows = [row for row in snapshot.named(caller.tenant, record_id) if visible[row]]
-            if rows:
-                found.append(max((snapshot.records[row] for row in rows), key=newness))
-        return found
-
-    def sole_principal(self, *, groups: Sequence[str] = (), scopes: Sequence[str] | None = None) -> Principal:
-        """The caller while there is one tenant and no policy.
-
-        Raises:
-            PrincipalRequired: otherwise.
-        """
-        return replace(self._gate.caller(None), groups=groups, scopes=scopes)
-
-    def count(
-        self, condition: Where | None = None, *, scope: ScopeLike = None, principal: Principal | None = None
-    ) -> int:
-        """How many permitted records match, superseded ones included."""
-        allowed, columns = self._gate.permission(principal, None), self._shelf.snapshot.columns
-        visible = columns.mask(allowed.visible)
-        mask = visible & columns.mask(guard(scope), visible) & columns.mask(where(condition), visible)
-        return int(mask.sum())
 
     def retrieve(
         self,
@@ -83,6 +47,7 @@ class Corpus(Opening):
         tokens: int | None = 400,
         as_of: TimeLike | None = None,
         rank: str = "auto",
+        words: str = "plain",
         rerank: bool | int = False,
         include_superseded: bool = False,
         template: Template | None = None,
@@ -102,6 +67,8 @@ class Corpus(Opening):
             tokens: at most this many tokens in `Result.text`; `None` for no limit.
             as_of: the time that the question is about.
             rank: "auto", "fused" or "composite".
+            words: "exact" where quoted phrases and identifiers must occur; "fuzzy_prefix" for words that
+                may be misspelt or unfinished.
             rerank: read the best hits (50, or this many) with the corpus's `reranker` before ranking.
             include_superseded: keep retired records, labelled and below their successors.
             template: what stands around the evidence.
@@ -117,6 +84,7 @@ class Corpus(Opening):
             top=top,
             tokens=tokens,
             rank=rank,
+            words=words,
             include_superseded=include_superseded,
             template=template,
             order=order,
@@ -124,6 +92,34 @@ class Corpus(Opening):
             reranking=reranking(self._setup.reranker, rerank),
         )
         return self.run(asked.pipeline(), text, principal=principal, as_of=as_of)
+
+    def session(
+        self,
+        thread_id: str,
+        *,
+        principal: Principal | None = None,
+        gate: Gate | None = None,
+        capacity: int = 64,
+    ) -> Session:
+        """A thread of questions, each answered from what the thread has cited when that is enough.
+
+        Args:
+            thread_id: names the thread; it is the principal's own, whoever else uses the same name.
+            principal: who asks.
+            gate: decides whether the cited set is enough; see `ctxarith.confidence`.
+            capacity: how many sources stay cited, the least recently cited leave first.
+        """
+        caller = self._gate.caller(principal)
+        if not isinstance(thread_id, str) or not thread_id:
+            raise ArgumentError("thread_id", thread_id, "the name of a thread")
+        asking = Asking(
+            lambda pipeline, text, as_of, embed: self._run(pipeline, text, principal, as_of, embed),
+            self._embedded_query,
+            lambda names: self._sources(names, principal),
+            self._setup.reranker,
+        )
+        key = ThreadKey(caller.tenant, caller.user or "", thread_id)
+        return Session(key, asking, self._shelf.threads, gate=gate, capacity=capacity)
 
     async def aretrieve(self, text: str, **arguments: Any) -> Result:
         """`retrieve` in a worker thread; takes the same arguments."""
@@ -142,19 +138,7 @@ class Corpus(Opening):
         Raises:
             ScopeError, AlgebraError: the pipeline cannot be planned; nothing is searched.
         """
-        if not isinstance(text, str):
-            raise ArgumentError("text", text, "the question as text")
-        text = clean_text(None, "text", text)
-        moment = self._gate.moment(as_of)
-        shelf = self._shelf
-        tools = Tools(self._embedded_query, self._setup.counter)
-        return run(
-            self.plan(pipeline, principal=principal, as_of=as_of),
-            text,
-            shelf.snapshot,
-            at=moment,
-            tools=tools,
-        )
+        return self._run(pipeline, text, principal, as_of, self._embedded_query)
 
     async def arun(self, pipeline: Pipeline | Candidates, text: str, **arguments: Any) -> Result:
         """`run` in a worker thread; takes the same arguments."""
@@ -182,27 +166,31 @@ class Corpus(Opening):
             return PlanView(self.plan(pipeline, **arguments))
         return self.run(pipeline, text, **arguments).explain()
 
-    def history(self, subject: str, attribute: str, *, principal: Principal | None = None) -> list[Assertion]:
-        """The chain of assertions about one fact, oldest first."""
-        for name, value in (("subject", subject), ("attribute", attribute)):
-            if not isinstance(value, str):
-                raise ArgumentError(name, value, "expected text")
-        return history_of(
-            subject,
-            attribute,
-            snapshot=self._shelf.snapshot,
-            allowed=self._gate.permission(principal, None),
-            at=self._gate.now(),
+    def _run(
+        self,
+        pipeline: Pipeline | Candidates,
+        text: str,
+        principal: Principal | None,
+        as_of: TimeLike | None,
+        embed: Callable[[str], Vector],
+    ) -> Result:
+        if not isinstance(text, str):
+            raise ArgumentError("text", text, "the question as text")
+        return run(
+            self.plan(pipeline, principal=principal, as_of=as_of),
+            clean_text(None, "text", text),
+            self._shelf.snapshot,
+            at=self._gate.moment(as_of),
+            tools=Tools(embed, self._setup.counter),
         )
 
-    def changes(self, since: int, *, principal: Principal | None = None) -> list[Change]:
-        """What the caller's tenant has changed since a watermark, as the caller may see it."""
-        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
-            raise ArgumentError("since", since, "a watermark: a whole number, zero or more")
-        allowed, tenant = self._gate.permission(principal), self._gate.caller(principal).tenant
-        snapshot = self._shelf.snapshot
-        entries = self._shelf.feed(tenant, since)
-        return changes_of(entries, snapshot, allowed, upto=snapshot.watermarks.get(tenant, 0))
+    def _sources(self, names: Iterable[str], principal: Principal | None) -> list[str]:
+        """The sources of permitted records that are named by id or source."""
+        allowed, snapshot = self._gate.permission(principal), self._shelf.snapshot
+        tenant = self._gate.caller(principal).tenant
+        visible = snapshot.columns.mask(allowed.visible)
+        named = (row for name in names for row in snapshot.linked_to(tenant, name) if visible[row])
+        return list(dict.fromkeys(snapshot.records[row].source_id for row in named))
 
     def _embedded_query(self, text: str) -> Vector:
         vector = embedded_query(self._setup.embedder, text)

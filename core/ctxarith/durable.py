@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ctxarith.conversation import Message, Summary, ThreadKey
+from ctxarith.conversation import ConversationKey, Message, Summary
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey
 
@@ -135,11 +135,11 @@ class Conversations(Protocol):
     So two processes on one thread never lose a turn, and of two summaries of the same turns one stands.
     """
 
-    def head(self, key: ThreadKey) -> Head:
+    def head(self, key: ConversationKey) -> Head:
         """Where a thread stands."""
         ...
 
-    def append(self, key: ThreadKey, message: Message) -> Message:
+    def append(self, key: ConversationKey, message: Message) -> Message:
         """Add a message at the end, and give it back with its number; one with a known id is not added."""
         ...
 
@@ -163,11 +163,11 @@ class Conversations(Protocol):
         """Put a summary in the place of the one that covers `covered` turns; whether it was that one."""
         ...
 
-    def clear(self, key: ThreadKey) -> None:
+    def clear(self, key: ConversationKey) -> None:
         """Delete a thread and leave no trace of its text."""
         ...
 
-    def claim(self, key: ThreadKey) -> Lock:
+    def claim(self, key: ConversationKey) -> Lock:
         """What keeps every other process and handle from summarising this thread."""
         ...
 

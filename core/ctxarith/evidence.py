@@ -147,7 +147,8 @@ class Trace:
     """Everything that happened in one run, in the order executed.
 
     `at` is the time that the question was about, `arms` are the sources that searched, and `stages`
-    the steps after them with their settings.
+    the steps after them with their settings. `stage` says who answered in a session: "cited" or "corpus";
+    `confidence` is what its gate gave the cited set.
     """
 
     query: str
@@ -158,6 +159,8 @@ class Trace:
     stages: tuple[str, ...] = ()
     tokens: int | None = None
     naive_tokens: int | None = None
+    stage: str = "corpus"
+    confidence: float | None = None
 
     @property
     def drops(self) -> tuple[Drop, ...]:

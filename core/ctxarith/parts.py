@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ctxarith.durable import Journal, Lock
+from ctxarith.errors import StoreError
 from ctxarith.ingest.write import Segments
 from ctxarith.ports import Store
+from ctxarith.stores.threads import MemoryThreads, SqliteThreads
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,19 @@ class Held:
     sweep: Callable[[], object] = lambda: None
 
 
+def check_ours(held: Held) -> None:
+    """Refuse to write to a store that others write.
+
+    Raises:
+        StoreError: says how to go on.
+    """
+    if held.followed:
+        raise StoreError(
+            "this collection is followed, others write it: write through its own library, then call "
+            "sync(); or adopt it as 'owned'"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """A store with what makes its writes whole and its questions quick."""
@@ -39,3 +54,4 @@ class Parts:
     journal: Journal
     lock: Lock
     segments: Segments
+    threads: MemoryThreads | SqliteThreads

@@ -72,3 +72,9 @@ def check_model(settings: Mapping[str, str], name: str, length: int) -> None:
         raise EmbedderMismatch(known, name)
     if dimension != str(length):
         raise EmbedderMismatch(f"{known} of dimension {dimension}", f"vectors of dimension {length}")
+
+
+def present(size: int, dimension: int | None) -> dict[str, str]:
+    """What the store must hold when it is opened again."""
+    holds = {HOLDS: YES if size else NO}
+    return holds if dimension is None else {**holds, "dimension": str(dimension)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from ctxarith.explain import Explanation, Why, explain, why
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.plan import Plan
 from ctxarith.ports import TokenCounter, Vector, counted
+from ctxarith.published import published
 from ctxarith.scene import Scene, set_scene
 from ctxarith.stages.assemble import Budget
-from ctxarith.stages.layout import Block
 from ctxarith.stages.pool import Pool
 from ctxarith.stages.recalled import pooled
 from ctxarith.stages.retrieve import Query, Ranking, recall
@@ -35,55 +35,130 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """What the hits make: the text, each hit's passage in it, its tokens, and what the marks stand for."""
+
+    text: str
+    passages: tuple[str, ...]
+    tokens: int
+    citations: Mapping[int, tuple[str, str]]
+
+
 class Result:
     """The context and how it came about.
 
     `hits` are exactly the records in `text`, best first, and `passages` are their texts as they stand
     there, with date and labels, in the same order; `citations` maps each mark in the text to
-    (source_id, version); `drops` names every record left out from recall onward, and why.
+    (source_id, version); `drops` names every record left out from recall onward, and why. The page is
+    rendered when it is first looked at.
     """
 
-    text: str
-    hits: tuple[Hit, ...]
-    passages: tuple[str, ...]
-    tokens: int
-    trace: Trace
-    citations: Mapping[int, tuple[str, str]]
-    _scene: Scene | None = field(repr=False, compare=False)
+    def __init__(
+        self,
+        hits: tuple[Hit, ...],
+        page: Page | Callable[[], Page],
+        trace: Trace,
+        scene: Scene | None,
+        query: Query | None = None,
+    ) -> None:
+        self._hits = hits
+        self._made = page
+        self._trace = trace
+        self._scene = scene
+        self._query = query
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Result):
+            return NotImplemented
+        return (self.hits, self._page, self.trace) == (other.hits, other._page, other.trace)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.trace.query))
+
+    def __repr__(self) -> str:
+        return f"Result(text={self.text!r}, hits={self.hits!r}, tokens={self.tokens})"
+
+    @cached_property
+    def _page(self) -> Page:
+        return self._made if isinstance(self._made, Page) else self._made()
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """The records in the context, best first."""
+        return self._hits
+
+    @property
+    def text(self) -> str:
+        """The context."""
+        return self._page.text
+
+    @property
+    def passages(self) -> tuple[str, ...]:
+        """The text of each hit as it stands in the context."""
+        return self._page.passages
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the context."""
+        return self._page.tokens
+
+    @property
+    def citations(self) -> Mapping[int, tuple[str, str]]:
+        """Mark to (source_id, version)."""
+        return self._page.citations
+
+    @cached_property
+    def trace(self) -> Trace:
+        """Everything that happened, in order."""
+        return replace(self._trace, tokens=self._page.tokens)
 
     @property
     def drops(self) -> tuple[Drop, ...]:
         """Every record that was left out from recall onward."""
-        return self.trace.drops
+        return self._trace.drops
 
     @property
     def naive_tokens(self) -> int:
         """Tokens of the naive alternative: everything that passed the filters."""
-        return self.trace.naive_tokens or 0
+        return self._trace.naive_tokens or 0
 
-    def explain(self) -> Explanation:
-        """The funnel: prints as text or a rich table, and as bars in a notebook."""
-        return explain(self.trace)
+    @property
+    def scene(self) -> Scene:
+        """The masks of this run, for what is built on it.
+
+        Raises:
+            ArgumentError: a stored result has none.
+        """
+        if self._scene is None:
+            raise ArgumentError("result", self.text, "a stored result knows its hits and drops alone")
+        return self._scene
+
+    def staged(self, stage: str, confidence: float, step: Step) -> Result:
+        """The same answer, as the stage of a session that gave it; the step comes first in the funnel."""
+        trace = replace(self._trace, stage=stage, confidence=confidence, steps=(step, *self._trace.steps))
+        return Result(self._hits, self._made, trace, self._scene, self._query)
+
+    def explain(self, *, as_published: bool = False) -> Explanation:
+        """The funnel: prints as text or a rich table, and as bars in a notebook.
+
+        `as_published` draws it for an auditor as if the search came first; see `published`.
+        """
+        if not as_published:
+            return explain(self.trace)
+        if self._query is None:
+            raise ArgumentError("as_published", as_published, "a stored result knows its own order alone")
+        return explain(published(self.trace, self.scene, self._query))
 
     def why(self, record_id: str) -> Why:
-        """What became of one record. Not permitted and unknown give the same answer."""
+        """What became of one record. Not permitted and unknown give the same answer, but to an auditor."""
         if not isinstance(record_id, str):
             raise ArgumentError("record_id", record_id, "the id of a record")
-        if self._scene is None:
-            raise ArgumentError("record_id", record_id, "a stored result knows its hits and drops alone")
-        return why(record_id, self.hits, self.trace, self._scene)
+        return why(record_id, self.hits, self.trace, self.scene)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Stored without the index, which holds records that the caller may not see.
-        return Result, (
-            self.text,
-            self.hits,
-            self.passages,
-            self.tokens,
-            self.trace,
-            dict(self.citations),
-            None,
-        )
+        page = replace(self._page, citations=dict(self.citations))
+        return Result, (self.hits, page, self.trace, None)
 
 
 class _Clock:
@@ -107,14 +182,14 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
     clock = _Clock()
     scene = set_scene(plan, snapshot, at, clock.step)
     succession = Succession()
-    hits: Sequence[Hit] = _retrieved(scene, Query(text, snapshot, tools.embed), succession, clock)
+    query = Query(text, snapshot, tools.embed)
+    hits: Sequence[Hit] = _retrieved(scene, query, succession, clock)
     drops: list[Sequence[Drop]] = [sorted(succession.drops.values(), key=lambda drop: drop.record.key)]
     for stage in plan.stages:
         hits, dropped = stage(hits, moment)
         drops.append(dropped)
         clock.step(stage.name, len(hits), stage.note(hits, dropped, moment))
     hits = tuple(hits)
-    rendered, blocks = _rendered(plan, hits, moment)
     trace = Trace(
         query=text,
         at=at,
@@ -122,13 +197,9 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
         steps=tuple(clock.steps),
         left=Drops(drops),
         stages=tuple(map(repr, plan.stages)),
-        tokens=moment.count(rendered),
         naive_tokens=int(snapshot.token_counts[scene.target].sum()),
     )
-    shown = {id(b.hit): b.text for b in blocks}
-    passages = tuple(shown[id(hit)] for hit in hits)
-    citations = {n: (b.hit.record.source_id, b.hit.record.version) for n, b in enumerate(blocks, start=1)}
-    return Result(rendered, hits, passages, trace.tokens or 0, trace, citations, scene)
+    return Result(hits, partial(_page, plan, hits, moment), trace, scene, query)
 
 
 def _moment(snapshot: Snapshot, at: datetime, tools: Tools, text: str) -> Moment:
@@ -157,7 +228,7 @@ def _retrieved(scene: Scene, query: Query, succession: Succession, clock: _Clock
         found = recall(planned.arm, query, scene.snapshot, target=target, retired=uncounted)
         rule = Supersession(scene.snapshot, scene.retirement, target, keep=not plan.current)
         rankings[planned.name] = rule.settle(found, succession)
-        clock.step(planned.name, len(rankings[planned.name]))
+        clock.step(planned.name, len(rankings[planned.name]), found.note)
     pool = pooled(scene, rankings, query, succession)
     if len(rankings) > 1:
         found_by = np.sum([ranks.rank > 0 for ranks in pool.table.found.values()], axis=0)
@@ -165,7 +236,14 @@ def _retrieved(scene: Scene, query: Query, succession: Succession, clock: _Clock
     return pool
 
 
-def _rendered(plan: Plan, hits: Sequence[Hit], moment: Moment) -> tuple[str, list[Block]]:
+def _page(plan: Plan, hits: Sequence[Hit], moment: Moment) -> Page:
     budgets = [stage for stage in plan.stages if isinstance(stage, Budget)]
-    page = budgets[-1] if budgets else Budget(None)
-    return page.render(hits, moment), page.blocks(hits, moment)
+    stage = budgets[-1] if budgets else Budget(None)
+    text, blocks = stage.render(hits, moment), stage.blocks(hits, moment)
+    shown = {id(b.hit): b.text for b in blocks}
+    return Page(
+        text,
+        tuple(shown[id(hit)] for hit in hits),
+        moment.count(text),
+        {n: (b.hit.record.source_id, b.hit.record.version) for n, b in enumerate(blocks, start=1)},
+    )

@@ -44,10 +44,13 @@ class Scene:
         return joined
 
     def rows_of(self, record_id: str) -> list[int]:
-        """The rows of an id, all versions, that the caller may see."""
-        tenants = sorted(self.snapshot.tenants)
-        named = (row for tenant in tenants for row in self.snapshot.named(tenant, record_id))
-        return [row for row in named if self.visible[row]]
+        """The rows of an id, all versions, that the caller may hear of, in the order of their keys.
+
+        Those it may see; for an auditor, all of its tenant.
+        """
+        allowed = self.plan.permission
+        named = self.snapshot.named(allowed.tenant, record_id)
+        return [row for row in named if allowed.audited or self.visible[row]]
 
     def successors(self, row: int) -> tuple[str, ...]:
         """The ids that replace a row in this caller's eyes."""

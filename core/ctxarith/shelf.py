@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from ctxarith.durable import HOLDS, NO, YES, Entry
+from ctxarith.durable import HOLDS, NO, YES
 from ctxarith.errors import CtxArithError, EmbeddingError, StoreError
 from ctxarith.index.analysis import Analyzer
 from ctxarith.index.snapshot import Indexer, Snapshot
@@ -16,10 +16,10 @@ from ctxarith.ingest.keeper import Keeper
 from ctxarith.ingest.vectors import Embed, renewed
 from ctxarith.ingest.write import Writer
 from ctxarith.model import Record
-from ctxarith.parts import Parts
+from ctxarith.parts import Parts, check_ours
 from ctxarith.ports import Store, Vector
 from ctxarith.progress import watching
-from ctxarith.remembered import check_model, check_whole, searchable_keys, settled
+from ctxarith.remembered import check_model, check_whole, present, searchable_keys, settled
 
 _REFILLING = "refilling"
 
@@ -30,6 +30,7 @@ class Shelf:
     def __init__(self, parts: Parts, wanted: Mapping[str, str]) -> None:
         self._held = parts.held
         self._file_lock = parts.lock
+        self.threads, self.feed = parts.threads, parts.journal.feed
         self._store, self._journal = parts.held.store, parts.journal
         self.settings = settled(parts.journal, wanted)
         self._writer = Writer(self._store, parts.journal, parts.lock, parts.segments)
@@ -37,9 +38,9 @@ class Shelf:
         analyzer = Analyzer(self.settings["stem"] == YES, self.settings["stop_words"] == YES)
         self.searchable = searchable_keys(self.settings)
         self._keeper = Keeper(parts.journal, parts.segments, Indexer(analyzer, self.searchable), self._lock)
-        self._remembered: dict[str, str] = {}
+        self._remembered = parts.journal.settings()
         self._compared = parts.held.adopted
-        self.looked = False
+        self._behind = self.looked = False
         self.handles = 0
         self._inside = False
         self._begin()
@@ -48,6 +49,8 @@ class Shelf:
     def snapshot(self) -> Snapshot:
         """The present state; what another process has written since is read first."""
         if self._journal.changed_elsewhere():
+            self._behind = True
+        if self._behind:
             with self._lock:
                 self._follow()
         return self._keeper.snapshot
@@ -60,29 +63,30 @@ class Shelf:
         if segments or (self._held.own and known.get(HOLDS) == NO):
             self._follow()
         elif self._held.may_hold() or known.get(HOLDS) == YES:
-            self._take_lock("the index is missing")
+            self._writer.take_lock("the index is missing")
             self._rebuild()
 
     def _follow(self) -> None:
+        """Read the present state; what could not be read is tried again by the next question."""
+        self._behind = False
         self.settings.update(self._journal.settings())
         try:
             self._keeper.follow()
         except StoreError as error:
-            self._take_lock(str(error))
+            self._behind = True
+            self._writer.take_lock(str(error))
             self._rebuild()
-
-    def _take_lock(self, reason: str) -> None:
-        if not self._file_lock.take():
-            raise StoreError(f"{reason}, and another process is writing this corpus: try again later")
+            self._behind = False
 
     def _rebuild(self) -> None:
         """Make the index anew from the store, which must hold what the journal remembers."""
-        self._writer.recover()
-        size = self._store.count()
         known = self._journal.settings()
         if self._held.own or known.get(HOLDS) == YES:
-            check_whole(known, holds=size > 0)
-        if size:
+            # Before an interrupted write is taken back, which would put some rows into a lost store too.
+            check_whole(known, holds=self._store.count() > 0 and known.get(_REFILLING) != YES)
+        self._writer.recover()
+        size = self._store.count()
+        if size or self._journal.state().segments:
             with watching(size, "indexing") as watch:
                 self._keeper.rebuild(self._store.rows(), watch)
             self.remember()
@@ -95,21 +99,23 @@ class Shelf:
         Raises:
             StoreError: another process writes, a write began inside another one, or the store is others'.
         """
-        if to_store and self._held.followed:
-            raise StoreError(
-                "this collection is followed, others write it: write through its own library, then call "
-                "sync(); or adopt it as 'owned'"
-            )
+        if to_store:
+            check_ours(self._held)
         with self._lock:
             if self._inside:
                 raise StoreError("a write began inside another: an embedder must not write to its own corpus")
             self._inside = True
             try:
-                self._writer.recover()
+                self._writer.take_lock()
                 if not self._compared:
                     self._compare()
                     self._compared = True
+                self._writer.recover()
                 yield
+            except BaseException as error:
+                if not isinstance(error, Exception):  # interrupted, perhaps after its write was settled
+                    self._compared, self._behind = self._held.adopted, True
+                raise
             finally:
                 self._inside = False
         self._keeper.compact_in_background()
@@ -118,17 +124,19 @@ class Shelf:
         """Make store and index agree once, before the first write.
 
         The store is the truth, and the index is made anew where they differ; unless the store was lost
-        whole, which is made again from the index.
+        whole, which is made again from the index. That it was lost is seen before an interrupted write
+        is taken back, which would put some rows into it.
         """
-        self._keeper.follow()
+        self._follow()
         self._keeper.sweep()
         self._held.sweep()
-        wanted, found = int(self._keeper.snapshot.staying.sum()), self._store.count()
-        if self.settings.get(_REFILLING) == YES or (wanted and not found):
+        wanted = int(self._keeper.snapshot.staying.sum())
+        if self.settings.get(_REFILLING) == YES or (wanted and not self._store.count()):
             self.remember(refilling=True)
             self._keeper.refill(self._store)
             self.remember(refilling=False)
-        elif wanted != found:
+        self._writer.recover()
+        if wanted != self._store.count():
             self._rebuild()
 
     @property
@@ -209,11 +217,7 @@ class Shelf:
             return report
 
     def reembed(self, store: Store, embed: Embed, settings: Mapping[str, str]) -> int:
-        """Embed every text again, into another store; the old one stands until all of it is done.
-
-        Returns:
-            How many rows there are.
-        """
+        """Embed every text again, into a store that takes the old one's place; how many rows there are."""
         with self._writing():
             passage = self._keeper.snapshot.passage
             self._keeper.with_vectors(lambda segment: renewed(segment, passage, embed, store), settings)
@@ -224,27 +228,21 @@ class Shelf:
         snapshot = self.snapshot
         return sorted({snapshot.records[row].id for row in snapshot.of_source(tenant, source_id)})
 
-    def feed(self, tenant: str, since: int) -> list[Entry]:
-        """The changes of a tenant after a watermark."""
-        return self._journal.feed(tenant, since)
-
     def close(self) -> None:
         """Let the compaction end, and release the files."""
         self._keeper.finish()
         with self._lock:
             self._store.close()
             self._journal.close()
+            self.threads.close()
             self._file_lock.release()
 
     def remember(self, *, refilling: bool = False) -> None:
         """Note in the journal what the store must hold when it is opened again."""
         snapshot = self._keeper.snapshot
-        present = {HOLDS: YES if len(snapshot) else NO}
-        if snapshot.dimension is not None:
-            present["dimension"] = str(snapshot.dimension)
+        self.settings |= present(len(snapshot), snapshot.dimension)
         if refilling or _REFILLING in self.settings:
-            present[_REFILLING] = YES if refilling else NO
-        self.settings.update(present)
+            self.settings[_REFILLING] = YES if refilling else NO
         if self._remembered != self.settings:
             self._journal.remember(self.settings)
             self._remembered = dict(self.settings)

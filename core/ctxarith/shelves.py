@@ -15,6 +15,7 @@ from ctxarith.shelf import Shelf
 from ctxarith.stores.chroma import ChromaStore
 from ctxarith.stores.journal import SqliteJournal
 from ctxarith.stores.lock import NoLock, WriterLock
+from ctxarith.stores.threads import MemoryThreads, SqliteThreads
 
 CHROMA = "chroma"
 
@@ -65,7 +66,12 @@ def _made(folder: Path, wanted: Mapping[str, str], hold: Hold) -> Shelf:
         known = journal.settings()
         check_settings(known, wanted)
         held = hold(folder, known)
-        shelf = Shelf(Parts(held, journal, lock, SegmentFiles(folder / "index")), wanted)
+        shelf = Shelf(
+            Parts(
+                held, journal, lock, SegmentFiles(folder / "index"), SqliteThreads(folder / "threads.sqlite")
+            ),
+            wanted,
+        )
         shelf.remember()
     except BaseException:
         # What was not there before must not look as if it had been.
@@ -97,7 +103,7 @@ def chroma_folder(folder: Path, name: str) -> Path:
 
 def in_memory(held: Held, wanted: Mapping[str, str]) -> Shelf:
     """A shelf whose index is gone with the process."""
-    shelf = Shelf(Parts(held, SqliteJournal(), NoLock(), SegmentMemory()), wanted)
+    shelf = Shelf(Parts(held, SqliteJournal(), NoLock(), SegmentMemory(), MemoryThreads()), wanted)
     shelf.handles = 1
     return shelf
 

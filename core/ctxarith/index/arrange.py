@@ -93,14 +93,16 @@ def _orders(arrays: Arrays, loose: Loose, size: int) -> tuple[Rows, Rows, Rows]:
     versions = loose.columns.get("version")
     naturally = np.zeros(size, np.int64)
     if versions is not None:
-        ordered = sorted(versions.distinct, key=lambda value: natural(value[1]))
-        rank = np.zeros(len(versions.distinct) + 1, np.int64)
-        rank[[versions.distinct[value] for value in ordered]] = np.arange(1, len(ordered) + 1)
-        naturally = rank[versions.arrival]
+        spelt = {number: natural(str(version)) for (_, version), number in versions.distinct.items()}
+        # "1" and "01" share a rank: the id, and then the spelling, decides between them.
+        ranks = {one: rank for rank, one in enumerate(sorted(set(spelt.values())))}
+        rank_of = np.zeros(len(spelt) + 1, np.int64)
+        rank_of[list(spelt)] = [ranks[one] for one in spelt.values()]
+        naturally = rank_of[versions.arrival]
     key = (revision, codes("version"), codes("id"))
     order = np.lexsort((*key, codes("scope"), codes("tenant")))
     by_key = np.lexsort((*key, codes("tenant")))
-    by_age = np.lexsort((revision, codes("tenant"), codes("id"), naturally, created, start))
+    by_age = np.lexsort((revision, codes("version"), codes("tenant"), codes("id"), naturally, created, start))
     return order, _inverse(by_key), _inverse(by_age)
 
 

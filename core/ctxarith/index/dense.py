@@ -67,7 +67,7 @@ class Dense:
         pass is scored again exactly before the cut is made.
         """
         rows = np.flatnonzero(target & ~self._blank)
-        if len(rows) > max(depth, _CHUNK):
+        if len(rows) > 2 * depth:
             rough = self._rough(rows, unit(query[None, :])[0])
             competing = rough[counted[rows]]
             if len(competing) > depth:

@@ -21,7 +21,7 @@ from ctxarith.errors import StoreError
 from ctxarith.index.segment import Segment
 from ctxarith.index.strings import Arrays
 
-FORMAT = 2
+FORMAT = 1
 _SUFFIX = ".segment"
 _ALIGNED = 64
 # Length of the directory, its checksum, the format.
@@ -52,6 +52,7 @@ class SegmentFiles:
                 _write(file, arrays)
                 file.flush()
                 os.fsync(file.fileno())
+            _name_on_disk(self._folder)
         except OSError as error:
             path.unlink(missing_ok=True)
             raise StoreError(f"the index cannot be written in {str(self._folder)!r}: {error}") from error
@@ -80,6 +81,17 @@ class SegmentFiles:
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}{_SUFFIX}"
+
+
+def _name_on_disk(folder: Path) -> None:
+    """Bring the names of a folder's files to disk too, where the system has a way."""
+    if os.name != "posix":
+        return
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
 
 
 class SegmentMemory:

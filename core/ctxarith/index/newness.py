@@ -1,6 +1,7 @@
 """Which of two assertions is newer: one total order for records.
 
-(`valid_from` or `created_at`, `created_at`, version in natural order, id); insertion order plays no part.
+(`valid_from` or `created_at`, `created_at`, version in natural order, id, version as it is spelt);
+insertion order plays no part.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ UNDATED = np.iinfo(np.int64).min
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-def newness(record: Record) -> tuple[datetime, datetime, tuple[tuple[int, int, str], ...], str]:
+def newness(record: Record) -> tuple[datetime, datetime, tuple[tuple[int, int, str], ...], str, str]:
     """The key by which one assertion is newer than another."""
     asserted_at = record.created_at or _NEVER
-    return (record.valid_from or asserted_at, asserted_at, natural(record.version), record.id)
+    return (record.valid_from or asserted_at, asserted_at, natural(record.version), record.id, record.version)
 
 
 def natural(version: str) -> tuple[tuple[int, int, str], ...]:

@@ -20,6 +20,7 @@ from ctxarith.errors import CtxArithError, StoreError
 from ctxarith.flat import restore
 from ctxarith.index.columns import Column, Mask, Rows
 from ctxarith.index.strings import Arrays, Strings
+from ctxarith.index.vocabulary import Vocabulary
 from ctxarith.model import Record
 from ctxarith.ports import Row, Vector
 
@@ -122,6 +123,11 @@ class Segment:
     def all_postings(self) -> tuple[Rows, NDArray[np.int32], NDArray[np.int32]]:
         """(start of each term, rows, counts)."""
         return self._postings
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The terms, for words that are none."""
+        return Vocabulary(self.terms, self._postings[0], self._postings[1])
 
     @cached_property
     def facts(self) -> FactTable:

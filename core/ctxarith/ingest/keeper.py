@@ -82,7 +82,7 @@ class Keeper:
             settings={HOLDS: YES if whole else NO},
             rebuilt=sorted(fresh.tenants | set(old.watermarks)),
         )
-        watermarks = {**old.watermarks, **self._journal.settle(written)}
+        watermarks = {**old.watermarks, **self._settled(written)}
         self.snapshot = Snapshot(fresh.indexer, tuple(whole), {}, watermarks)
         self._segments.drop(old.segments)
 
@@ -117,13 +117,14 @@ class Keeper:
             rebuilt=sorted(old.tenants),
             settings={**settings, **({"dimension": str(dimension)} if dimension else {})},
         )
-        watermarks = {**old.watermarks, **self._journal.settle(written)}
+        watermarks = {**old.watermarks, **self._settled(written)}
         self.snapshot = Snapshot(old.indexer, tuple(renewed), {}, watermarks)
         self._segments.drop(names)
 
     def sweep(self) -> None:
-        """Delete what a process left that died; only before anything is written."""
-        self._segments.sweep([segment.name for segment in self.snapshot.segments])
+        """Delete what a process left that died, or a write that was interrupted."""
+        if not self._compacting():  # its new file is not noted anywhere yet
+            self._segments.sweep([segment.name for segment in self.snapshot.segments])
 
     def compact(self) -> bool:
         """Merge what is due; whether there was anything. Readers never wait, a writer at the end only."""
@@ -146,15 +147,26 @@ class Keeper:
 
     def compact_in_background(self) -> None:
         """Begin to compact, if it is due and not under way."""
-        if (self._worker is None or not self._worker.is_alive()) and due(self.snapshot):
-            self._worker = threading.Thread(target=self._work, name="ctxarith compaction", daemon=True)
-            self._worker.start()
+        with self._lock:
+            if not self._compacting() and due(self.snapshot):
+                self._worker = threading.Thread(target=self._work, name="ctxarith compaction", daemon=True)
+                self._worker.start()
 
     def finish(self) -> None:
         """Wait for the end of the compaction; called without the lock."""
         worker = self._worker
         if worker is not None and worker is not threading.current_thread():
             worker.join()
+
+    def _compacting(self) -> bool:
+        return self._worker is not None and self._worker.is_alive()
+
+    def _settled(self, written: Written) -> dict[str, int]:
+        try:
+            return self._journal.settle(written)
+        except CtxArithError:
+            self._segments.drop(written.added)
+            raise
 
     def _work(self) -> None:
         try:
@@ -174,7 +186,7 @@ class Keeper:
         rows = merger.moved(self.snapshot.dead)
         dead = {} if segment is None or not len(rows) else {segment.name: rows}
         listed = {name: those.tolist() for name, those in dead.items()}
-        self._journal.settle(Written(added=added, dropped=merger.names, dead=listed))
+        self._settled(Written(added=added, dropped=merger.names, dead=listed))
         self.snapshot = self.snapshot.without(merger.names).changed(segment, dead, {})
         self._segments.drop(merger.names)
         return True

@@ -59,6 +59,17 @@ class Writer:
         self._segments = segments
         self._staging = Staging()
 
+    def take_lock(self, reason: str = "") -> None:
+        """Become the one writer; a reader says why it must.
+
+        Raises:
+            StoreError: another process writes this corpus.
+        """
+        if not self._lock.take():
+            if reason:
+                raise StoreError(f"{reason}, and another process is writing this corpus: try again later")
+            raise StoreError("another process is writing this corpus: close it there, or write through it")
+
     def recover(self) -> None:
         """Take the lock, and undo a write that was begun and never settled.
 
@@ -66,8 +77,7 @@ class Writer:
             StoreError: another process writes this corpus, or the store still fails; then the journal
                 keeps the description.
         """
-        if not self._lock.take():
-            raise StoreError("another process is writing this corpus: close it there, or write through it")
+        self.take_lock()
         keys, before = self._journal.pending()
         if not keys and not before:
             return
@@ -125,9 +135,10 @@ class Writer:
         """Write changed rows over their keys, without keeping a revision (a fact that ends)."""
         self.recover()
         known = snapshot.rows_of([row.key for row in rows])
-        before = [snapshot.stored(row) for row in known.values()]
+        dead = [known[row.key] for row in rows]
+        before = [snapshot.stored(row) for row in dead]
         told = [(row.key, row.record) for row in before]
-        return self.write(Change(rows, (), before, list(known.values()), told), snapshot)
+        return self.write(Change(rows, (), before, dead, told), snapshot)
 
     def remove(self, tenant: str, ids: Iterable[str], snapshot: Snapshot) -> Snapshot:
         """Remove every version and revision of the ids."""
@@ -188,7 +199,7 @@ class Writer:
             changed=change.told,
             settings={HOLDS: YES if left else NO},
         )
-        watermarks = self._guarded(lambda: self._journal.settle(written), staged)
+        watermarks = self._guarded(lambda: self._journal.settle(written), staged, written.added)
         self._segments.drop(merged)
         return snapshot.without(merged).changed(
             segment, {name: rows for name, rows in parted.items() if name not in merged}, watermarks
@@ -210,10 +221,11 @@ class Writer:
             arrays = Merger.of([*small, Segment(arrays)], dead).arrays
         return self._segments.write(arrays)
 
-    def _guarded(self, action: Callable[[], T], staged: Sequence[str]) -> T:
+    def _guarded(self, action: Callable[[], T], staged: Sequence[str], made: Sequence[str] = ()) -> T:
         try:
             return action()
         except Exception as error:
+            self._segments.drop(made)
             self.recover()
             message = f"{self._store.name} failed and the batch was taken back whole: {error}"
             raise StoreError(message, staged=staged) from error

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ctxarith.conversation import ThreadKey, ToolCall
+from ctxarith.conversation import ConversationKey, ToolCall
 from ctxarith.errors import ArgumentError
 from ctxarith.ingest.slots import SlotExtractor
 from ctxarith.instant import TimeLike
@@ -65,7 +65,7 @@ class Details(TypedDict, total=False):
 class Settings:
     """Options, checked and with their defaults."""
 
-    key: ThreadKey
+    key: ConversationKey
     limits: Limits
     calls: Calls
     clock: Clock
@@ -90,7 +90,7 @@ class Settings:
         if unknown:
             known = ", ".join(MemoryOptions.__annotations__)
             raise ArgumentError("options", unknown, f"known options are {known}")
-        key = ThreadKey(thread_id, options.get("tenant", DEFAULT_TENANT), options.get("user"))
+        key = ConversationKey(thread_id, options.get("tenant", DEFAULT_TENANT), options.get("user"))
         whole_number("max_tokens", max_tokens, least=SMALLEST)
         whole_number("keep_recent", keep_recent, least=1)
         own = options.get("summary_tokens")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ctxarith.conversation import SYSTEM, Message, ThreadKey
+from ctxarith.conversation import SYSTEM, ConversationKey, Message
 from ctxarith.corpus import Corpus
 from ctxarith.durable import Conversations
 from ctxarith.evidence import Hit
@@ -46,7 +46,13 @@ class Recall:
     """
 
     def __init__(
-        self, store: Conversations, key: ThreadKey, extract: Extract, *, clock: Clock, embedder: Embedder
+        self,
+        store: Conversations,
+        key: ConversationKey,
+        extract: Extract,
+        *,
+        clock: Clock,
+        embedder: Embedder,
     ) -> None:
         self._store = store
         self._key = key

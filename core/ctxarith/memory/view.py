@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from ctxarith.conversation import SYSTEM, USER, Message, Point, Summary, ThreadKey
+from ctxarith.conversation import SYSTEM, USER, ConversationKey, Message, Point, Summary
 from ctxarith.durable import Conversations, Head
 from ctxarith.memory.digest import fitted, merged
 from ctxarith.memory.summarising import Calls
@@ -19,7 +19,7 @@ _STEP = 16
 class View:
     """The summary, the turns that it does not cover, and what is known of them. Not thread-safe."""
 
-    def __init__(self, store: Conversations, key: ThreadKey, *, limits: Limits, calls: Calls) -> None:
+    def __init__(self, store: Conversations, key: ConversationKey, *, limits: Limits, calls: Calls) -> None:
         self._store = store
         self._key = key
         self._limits = limits

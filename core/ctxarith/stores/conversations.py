@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ctxarith.conversation import Message, Summary, ThreadKey
+from ctxarith.conversation import ConversationKey, Message, Summary
 from ctxarith.durable import Head, Lock
 from ctxarith.errors import StoreError
 from ctxarith.stores.lock import WriterLock
@@ -54,7 +54,7 @@ class SqliteConversations:
     def __init__(self, folder: str | Path | None = None) -> None:
         self._lock = threading.Lock()
         self._folder = None if folder is None else Path(folder)
-        self._claims: dict[ThreadKey, _ThreadLock] = {}
+        self._claims: dict[ConversationKey, _ThreadLock] = {}
         try:
             if self._folder is not None:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -68,12 +68,12 @@ class SqliteConversations:
             self._all(f"PRAGMA {pragma}", ())
         self._guarded(lambda: self._database.executescript(_SCHEMA))
 
-    def head(self, key: ThreadKey) -> Head:
+    def head(self, key: ConversationKey) -> Head:
         """Where a thread stands."""
         found = self._all(f"SELECT generation, last, covers FROM thread {_WHERE}", _named(key))
         return Head(*found[0]) if found else Head()
 
-    def append(self, key: ThreadKey, message: Message) -> Message:
+    def append(self, key: ConversationKey, message: Message) -> Message:
         """Add a message at the end; one whose id is there already is not added again."""
 
         def insert() -> Message:
@@ -132,7 +132,7 @@ class SqliteConversations:
         values = (summary_as_json(summary), summary.covers, generation, covered)
         return self._transacted(lambda: self._database.execute(sql, values).rowcount == 1)
 
-    def clear(self, key: ThreadKey) -> None:
+    def clear(self, key: ConversationKey) -> None:
         """Delete a thread; nothing of its text is left in any file here."""
 
         def delete() -> None:
@@ -150,7 +150,7 @@ class SqliteConversations:
                 f"left beside {self._path!r}: clear it again"
             )
 
-    def claim(self, key: ThreadKey) -> Lock:
+    def claim(self, key: ConversationKey) -> Lock:
         """What keeps every other process and handle from summarising this thread."""
         if self._folder is None:
             with self._lock:
@@ -204,6 +204,6 @@ class _ThreadLock:
         self._lock.release()
 
 
-def _named(key: ThreadKey) -> tuple[str, str, str]:
+def _named(key: ConversationKey) -> tuple[str, str, str]:
     # No user is the empty name, which the key refuses as a user's.
     return (key.tenant, key.user or "", key.thread)

@@ -142,7 +142,7 @@ class SqliteJournal:
     def remember(self, settings: Mapping[str, str]) -> None:
         """Add to what the corpus remembers."""
         pairs = list(settings.items())
-        self._guarded(
+        self._transacted(
             lambda: self._database.executemany("INSERT OR REPLACE INTO setting VALUES (?, ?)", pairs)
         )
 
@@ -151,7 +151,7 @@ class SqliteJournal:
         told = self._all("SELECT DISTINCT tenant, id FROM change WHERE before IS NOT NULL")
         sql = "UPDATE change SET before = NULL WHERE tenant = ? AND id = ?"
         names = [name for name in told if gone(*name)]
-        self._guarded(lambda: self._database.executemany(sql, names))
+        self._transacted(lambda: self._database.executemany(sql, names))
         self._guarded(lambda: self._database.execute("VACUUM"))
 
     def close(self) -> None:
