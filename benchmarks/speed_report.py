@@ -106,8 +106,8 @@ def render(report: Report) -> str:
         _answers(report),
         _ingest(report),
         _serving(report.serving),
-        "a follow-up from 50 cited sources {cited_p50:.1f} / {cited_p95:.1f} ms, the same questions to the whole "
-        "corpus {whole_p50:.1f} / {whole_p95:.1f} ms".format(**report.follow_up),
+        "a follow-up from 50 cited sources {cited_p50:.1f} / {cited_p95:.1f} ms, the same questions to "
+        "the whole corpus {whole_p50:.1f} / {whole_p95:.1f} ms".format(**report.follow_up),
         "\n".join(f"{'reached' if v.holds else 'MISSED '}  {v.bar}: {v.found}" for v in verdicts(report)),
     ]
     if HAND not in report.peers:
