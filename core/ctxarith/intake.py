@@ -49,13 +49,16 @@ class Intake:
             EmbeddingError, StoreError: nothing is visible; a retry embeds only the rest.
         """
         shelf = self._shelf
+        snapshot = shelf.snapshot
+        # Another process may have gone over to another model since this handle was opened.
+        shelf.check_model(self._setup.wanted["embedder"])
         if isinstance(records, Record | Mapping | str) or not isinstance(records, Iterable):
             raise ArgumentError("records", records, "a list of records")
         prepared = [self._preparation.prepare(one) for one in records]
         vectors: list[Vector | None] = [None] * len(prepared)
         if embeddings is not None:
             vectors = list(given_vectors(embeddings, len(prepared))) if prepared else []
-            self._check_given(vectors)
+            self._check_given(vectors, snapshot.dimension)
         unique = once_each(prepared)
         by_key = {record.key: vector for record, vector in zip(prepared, vectors, strict=True)}
         with watching(len(unique), "embedding") as watch:
@@ -65,9 +68,9 @@ class Intake:
                 [by_key[record.key] for record in unique],
             )
 
-    def _check_given(self, vectors: Sequence[Vector | None]) -> None:
+    def _check_given(self, vectors: Sequence[Vector | None], known: int | None) -> None:
         """The first vectors of a corpus must be as long as those of its model, which will ask."""
-        if self._shelf.snapshot.dimension is not None:
+        if known is not None:
             return
         try:
             length = len(embedded_query(self._setup.embedder, "dimension"))

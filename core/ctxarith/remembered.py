@@ -64,7 +64,7 @@ def searchable_keys(settings: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(filter(None, settings.get("searchable", "").split("\n")))
 
 
-def check_model(settings: Mapping[str, str], name: str, length: int) -> None:
+def check_model(settings: Mapping[str, str], name: str, length: int | None = None) -> None:
     """Refuse vectors of another model, or of another length, than the corpus holds.
 
     Raises:
@@ -73,7 +73,7 @@ def check_model(settings: Mapping[str, str], name: str, length: int) -> None:
     known, dimension = settings["embedder"], settings.get("dimension") or str(length)
     if known != name:
         raise EmbedderMismatch(known, name)
-    if dimension != str(length):
+    if length is not None and dimension != str(length):
         raise EmbedderMismatch(f"{known} of dimension {dimension}", f"vectors of dimension {length}")
 
 

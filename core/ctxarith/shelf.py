@@ -148,8 +148,8 @@ class Shelf:
         """The store behind the index."""
         return self._store
 
-    def check_model(self, name: str, length: int) -> None:
-        """Refuse a question's vector of another model, should the corpus have gone over to another one.
+    def check_model(self, name: str, length: int | None = None) -> None:
+        """Refuse another model's vectors, should the corpus have gone over to another one.
 
         Raises:
             EmbedderMismatch: names both.

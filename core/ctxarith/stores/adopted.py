@@ -75,7 +75,8 @@ class Adopted:
     ) -> None:
         if mode not in ("owned", "followed"):
             raise ArgumentError("mode", mode, "'owned' or 'followed'")
-        self.identity = f"the adopted Chroma collection {collection.name!r} ({collection.id})"
+        named = f"{getattr(collection, 'name', '?')!r} ({getattr(collection, 'id', '?')})"
+        self.identity = f"the adopted Chroma collection {named}"
         self._collection = ChromaCollection(collection, advice=_ADVICE)
         self._fields = Reading.of(fields)
         self.reading = f"{mode}: {sorted((name, repr(key)) for name, key in (fields or {}).items())}"

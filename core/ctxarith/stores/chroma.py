@@ -98,8 +98,8 @@ class ChromaStore(ChromaRows):
 
         place = str(self._folder)
         advice = (
-            f"Chroma failed in {place!r}: close other clients of it; if its files are damaged, move them away, "
-            "and they are made again from the index"
+            f"Chroma failed in {place!r}: close other clients of it; if its files are damaged, move them "
+            "away, and they are made again from the index"
         )
         for header in self._folder.glob("*/header.bin"):
             if not is_whole(header):

@@ -169,7 +169,9 @@ class SqliteJournal:
                 self._database.execute("COMMIT")
                 return result
             except BaseException:
-                self._database.execute("ROLLBACK")
+                # An interruption may have come before the transaction had begun, or after its end.
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
                 raise
 
         return self._guarded(whole)

@@ -80,7 +80,8 @@ class SqliteThreads:
                 database.execute("COMMIT")
                 return ledger
             except BaseException:
-                database.execute("ROLLBACK")
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
                 raise
 
         return self._guarded(changed)
