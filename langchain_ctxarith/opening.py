@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 
 from ctxarith.corpus import Corpus
 from ctxarith.errors import ArgumentError
 from ctxarith.options import Options
+from ctxarith.ports import Embedder
 from langchain_ctxarith.documents import mapped
 from langchain_ctxarith.writing import Writing
 
@@ -23,7 +23,7 @@ class Opening(Writing):
     def from_documents(
         cls,
         documents: Sequence[Document],
-        embedding: Embeddings | None = None,
+        embedding: Embedder | None = None,
         *,
         path: str | Path | None = None,
         corpus_options: Options | None = None,
@@ -33,7 +33,7 @@ class Opening(Writing):
 
         Args:
             documents: what to add.
-            embedding: any embedding model of LangChain; an offline one by default.
+            embedding: any `Embeddings` of LangChain; an offline one by default.
             path: the folder, in which Chroma lies; in memory by default.
             corpus_options: what `Corpus.open` takes besides.
             **settings: of the retriever.
@@ -53,7 +53,7 @@ class Opening(Writing):
     def from_texts(
         cls,
         texts: Sequence[str],
-        embedding: Embeddings | None = None,
+        embedding: Embedder | None = None,
         metadatas: Sequence[dict[str, Any]] | None = None,
         *,
         ids: Sequence[str] | None = None,

@@ -29,7 +29,8 @@ def as_agent_tool(
     """A tool for `create_agent` and LangGraph.
 
     The content is the context with its citation marks, the artifact the documents, whose `ctx_citation` is
-    the mark. Principal and thread come from the run's config or context; the model sees neither.
+    the mark (LangGraph's checkpoints give them back as mappings). Principal and thread come from the run's
+    config or context; the model sees neither.
 
     Args:
         retriever: its `token_budget` bounds the content.

@@ -8,15 +8,21 @@ import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from blockbuster import BlockBuster, BlockingError
+from langchain_classic.retrievers import (
+    ContextualCompressionRetriever,
+    EnsembleRetriever,
+    MergerRetriever,
+)
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.load import dumpd
 from langchain_core.runnables import ConfigurableField, RunnableConfig, RunnableLambda
 from langchain_core.tools import create_retriever_tool
+from langgraph.graph import START, StateGraph
 from pydantic import ValidationError
 
 from ctxarith import ArgumentError, Corpus, Policy, Principal, PrincipalRequired
@@ -70,27 +76,25 @@ Style = Callable[[Any, RunnableConfig], list[Document]]
 
 
 def wrapped_in_a_chain(retriever: Any, config: RunnableConfig) -> list[Document]:
-    return RunnableLambda(lambda text: retriever.invoke(text)).invoke(QUESTION, config)
+    found: list[Document] = RunnableLambda(lambda text: retriever.invoke(text)).invoke(QUESTION, config)
+    return found
 
 
 def compressed(retriever: Any, config: RunnableConfig) -> list[Document]:
-    from langchain_classic.retrievers import ContextualCompressionRetriever
-
     short = CtxArithReranker(scorer=lambda query, texts: [-len(t) for t in texts], scale="logit")
     both = ContextualCompressionRetriever(base_compressor=short, base_retriever=retriever)
     return (RunnableLambda(lambda text: text) | both).invoke(QUESTION, config)
 
 
 def in_an_ensemble(retriever: Any, config: RunnableConfig) -> list[Document]:
-    from langchain_classic.retrievers import EnsembleRetriever
-
     return EnsembleRetriever(retrievers=[retriever], weights=[1.0]).invoke(QUESTION, config)
 
 
 def as_their_tool(retriever: Any, config: RunnableConfig) -> list[Document]:
     tool = create_retriever_tool(retriever, "look_up", "fees", response_format="content_and_artifact")
     call = {"type": "tool_call", "id": "1", "name": "look_up", "args": {"query": QUESTION}}
-    return tool.invoke(call, config).artifact
+    found: list[Document] = tool.invoke(call, config).artifact
+    return found
 
 
 STYLES: dict[str, Style] = {
@@ -134,15 +138,11 @@ def test_nobody_named_is_refused_in_every_style_of_call(style: Style, shared: Ct
 def test_a_chain_that_passes_on_callbacks_alone_keeps_the_thread_of_the_metadata(
     alone: CtxArithRetriever,
 ) -> None:
-    from langchain_classic.retrievers import MergerRetriever
-
     MergerRetriever(retrievers=[alone]).invoke(QUESTION, {"metadata": {"thread_id": "t1"}})
     assert alone.corpus.session("t1").cited
 
 
 def test_a_chain_that_passes_on_callbacks_alone_does_not_pass_for_a_caller(shared: CtxArithRetriever) -> None:
-    from langchain_classic.retrievers import MergerRetriever
-
     with pytest.raises(PrincipalRequired):
         MergerRetriever(retrievers=[shared]).invoke(QUESTION, request("acme"))
 
@@ -203,13 +203,15 @@ class Context:
     principal: Principal
 
 
-def test_langgraphs_runtime_context_names_the_caller(shared: CtxArithRetriever) -> None:
-    from langgraph.graph import START, StateGraph
+class State(TypedDict, total=False):
+    found: list[Document]
 
-    def look_up(state: dict[str, Any]) -> dict[str, Any]:
+
+def test_langgraphs_runtime_context_names_the_caller(shared: CtxArithRetriever) -> None:
+    def look_up(state: State) -> State:
         return {"found": shared.invoke(QUESTION)}
 
-    graph = StateGraph(dict, context_schema=Context)
+    graph = StateGraph(State, context_schema=Context)
     graph.add_node("look_up", look_up)
     graph.add_edge(START, "look_up")
     run = graph.compile()
@@ -274,11 +276,11 @@ async def test_writing_does_not_block_the_loop(tmp_path: Any) -> None:
         await asyncio.to_thread(written.corpus.close)
 
 
-@pytest.mark.parametrize("call", ["invoke", "ainvoke"])
-def test_an_unknown_argument_is_an_error_in_both_modes(call: str, alone: CtxArithRetriever) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_unknown_argument_is_an_error_in_both_modes(mode: str, alone: CtxArithRetriever) -> None:
+    call = alone.invoke if mode == "sync" else lambda *a, **kw: asyncio.run(alone.ainvoke(*a, **kw))
     with pytest.raises(TypeError, match="fetch_k"):
-        made = getattr(alone, call)(QUESTION, fetch_k=10)
-        asyncio.run(made)
+        call(QUESTION, fetch_k=10)
 
 
 def test_a_requests_filter_narrows_the_retrievers_own(alone: CtxArithRetriever) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.indexing import InMemoryRecordManager, index
 from langchain_core.indexing.base import DocumentIndex
 from langchain_core.retrievers import BaseRetriever
@@ -16,7 +17,6 @@ from langchain_tests.integration_tests.indexer import AsyncDocumentIndexTestSuit
 from langchain_tests.unit_tests import ToolsUnitTests
 
 from ctxarith import Corpus
-from langchain_core.documents import Document
 from langchain_ctxarith import CtxArithIndex, CtxArithRetriever, as_agent_tool
 from tests.fakes import WordEmbedder
 
@@ -75,14 +75,14 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CtxArithIn
 
 class TestTheDocumentIndex(DocumentIndexerTestSuite):
     @pytest.fixture
-    def index(self, empty: CtxArithIndex) -> Iterator[DocumentIndex]:
-        yield empty
+    def index(self, empty: CtxArithIndex) -> DocumentIndex:
+        return empty
 
 
 class TestTheDocumentIndexAsync(AsyncDocumentIndexTestSuite):
     @pytest.fixture
-    async def index(self, empty: CtxArithIndex) -> AsyncIterator[DocumentIndex]:
-        yield empty
+    async def index(self, empty: CtxArithIndex) -> DocumentIndex:
+        return empty
 
 
 def test_index_skips_what_it_has_and_takes_out_what_its_source_no_longer_has(empty: CtxArithIndex) -> None:
