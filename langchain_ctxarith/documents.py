@@ -76,10 +76,16 @@ def as_records(
     for document in given:
         if not isinstance(document, Document):
             raise RecordError(None, "document", document, "expected a Document of langchain_core")
-    reading = Reading.of(mapped(fields))
-    if "tenant" not in (fields or {}) and not any("tenant" in one.metadata for one in given):
-        reading = reading.without_tenant()
-    return [_owned(_record(one, reading), reading, tenant) for one in given]
+    named = Reading.of(mapped(fields))
+    # Without a tenant here, one document that names its own obliges all of them: nobody's is guessed.
+    obliged = "tenant" in (fields or {}) or (
+        tenant is None and any("tenant" in one.metadata for one in given)
+    )
+    silent = named if obliged else named.without_tenant()
+    readings = [named if "tenant" in one.metadata else silent for one in given]
+    return [
+        _owned(_record(one, reading), reading, tenant) for one, reading in zip(given, readings, strict=True)
+    ]
 
 
 def as_document(record: Record, *, fields: Fields | None = None) -> Document:
@@ -104,7 +110,7 @@ def as_documents(result: Result, *, fields: Fields | None = None, passages: bool
     reading = Reading.of(mapped(fields))
     documents = []
     for place, hit in enumerate(result.hits):
-        labelled = passages or bool(hit.stale_slots or hit.superseded_by or hit.notes) or hit.excerpt
+        labelled = passages or hit.stale_slots or hit.superseded_by or hit.excerpt is not None
         text = result.passages[place] if labelled else hit.record.text
         told = _evidence(place + 1, hit, result.trace.stage)
         scores = dict(zip(_SCORES, (told["ctx_score"], told["ctx_relevance"]), strict=True))

@@ -133,9 +133,8 @@ class CtxArithRetriever(Opening):
         """The thread; not the principal, which no client may set."""
         if self.thread_key is None:
             return super().config_specs
-        # As LangGraph's checkpointers declare it: two that differ in a word cannot be combined.
         thread = ConfigurableFieldSpec(
-            id=self.thread_key, annotation=str, name="Thread ID", default="", is_shared=True
+            id=self.thread_key, annotation=str | None, name="Thread ID", default=None, is_shared=True
         )
         return get_unique_config_specs([*super().config_specs, thread])
 

@@ -147,14 +147,55 @@ def test_a_text_that_is_out_of_date_in_part_says_so() -> None:
     assert "fee" in texts["old"].partition("The fee")[0] + texts["old"].rpartition("900")[2]
 
 
+def test_a_document_without_a_date_is_its_text_among_dated_ones() -> None:
+    index = index_of(
+        Document("The fee is 12 EUR", id="dated", metadata={"created_at": "2026-03-01", "title": "Fees"}),
+        Document("The fee of the pump", id="undated", metadata={"title": "Pumps"}),
+    )
+    assert {one.page_content for one in index.invoke("fee")} == {"The fee is 12 EUR", "The fee of the pump"}
+
+
+def test_two_sources_of_one_text_are_both_found_with_their_own_metadata_issue_38627() -> None:
+    lease = [
+        Document("Rent is 900 EUR", metadata={"source": f"lease-{year}.pdf", "created_at": f"{year}-02-01"})
+        for year in (2025, 2026)
+    ]
+    found = index_of(*lease).invoke("rent", k=5)
+    assert {(one.metadata["source"], one.metadata["ctx_date"][:4]) for one in found} == {
+        ("lease-2025.pdf", "2025"),
+        ("lease-2026.pdf", "2026"),
+    }
+
+
 def test_a_retriever_with_a_principal_writes_for_its_tenant_alone() -> None:
     index = index_of(Document("The fee is 12 EUR", id="fee"), principal=Principal("acme"))
     assert index.corpus.get("fee", principal=Principal("acme"))[0].tenant == "acme"
     with pytest.raises(RecordError, match="for 'acme' only"):
         index.add_documents([Document("x", metadata={"tenant": "beta"})])
+    index.add_documents([Document("a"), Document("b", metadata={"tenant": "acme"})])
+    assert index.corpus.count(principal=Principal("acme")) == 3
     with pytest.raises(ArgumentError, match="acme"):
         index.delete(["fee"], tenant="beta")
     assert index.delete(["fee"])["num_deleted"] == 1
+
+
+def test_one_document_that_names_its_tenant_obliges_the_others() -> None:
+    with pytest.raises(RecordError, match="names no tenant"):
+        index_of(Document("a", metadata={"tenant": "acme"}), Document("b"))
+
+
+def test_every_way_of_writing_advances_the_watermark_case_pk_03() -> None:
+    index = index_of(Document("The fee is 10 EUR", id="x1"))
+    seen = [index.corpus.watermark()]
+    for write in (
+        lambda: index.upsert([Document("The fee is 12 EUR", id="x1")]),
+        lambda: index.delete(["x1"]),
+        lambda: index.add_documents([Document("The fee of the pump", id="x2")]),
+    ):
+        write()
+        seen.append(index.corpus.watermark())
+    assert seen == sorted(set(seen))
+    assert [one.id for one in index.invoke("fee")] == ["x2"]
 
 
 def test_a_token_budget_cuts_the_list_and_none_never_does() -> None:

@@ -276,6 +276,18 @@ async def test_writing_does_not_block_the_loop(tmp_path: Any) -> None:
         await asyncio.to_thread(written.corpus.close)
 
 
+async def test_it_works_inside_a_loop_in_a_worker_and_in_one_loop_after_another_case_in_01(
+    alone: CtxArithRetriever,
+) -> None:
+    found = [
+        alone.invoke(QUESTION),
+        await alone.ainvoke(QUESTION),
+        await asyncio.to_thread(alone.invoke, QUESTION),
+        *[await asyncio.to_thread(lambda: asyncio.run(alone.ainvoke(QUESTION))) for _ in range(2)],
+    ]
+    assert found == found[:1] * 5
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_an_unknown_argument_is_an_error_in_both_modes(mode: str, alone: CtxArithRetriever) -> None:
     call = alone.invoke if mode == "sync" else lambda *a, **kw: asyncio.run(alone.ainvoke(*a, **kw))
@@ -289,6 +301,34 @@ def test_a_requests_filter_narrows_the_retrievers_own(alone: CtxArithRetriever) 
     assert ids(recent.invoke("fee rent pump", filter={"kind": "rent"})) == []
     assert ids(recent.invoke("fee rent pump", filter={"year": 2025})) == []
     assert ids(recent.invoke("fee rent pump", filter={"kind": "fee"})) == ["fee"]
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        {"tenant": "beta"},
+        {"$or": [{"tenant": "beta"}, {"tenant": "acme"}]},
+        {"tenant": {"$ne": "acme"}},
+        {"$not": {"tenant": "acme"}},
+    ],
+    ids=str,
+)
+def test_no_filter_reaches_another_tenant_case_tn_03(
+    filter: dict[str, Any], shared: CtxArithRetriever
+) -> None:
+    assert owners(shared.invoke(QUESTION, request("acme"), filter=filter)) <= {"acme"}
+    base = shared.model_copy(update={"filter": filter})
+    assert owners(base.invoke(QUESTION, request("acme"))) <= {"acme"}
+
+
+async def test_one_question_of_a_batch_may_be_refused_alone(shared: CtxArithRetriever) -> None:
+    configs: list[RunnableConfig] = [request("acme"), {}]
+    for found in (
+        shared.batch([QUESTION] * 2, configs, return_exceptions=True),
+        await shared.abatch([QUESTION] * 2, configs, return_exceptions=True),
+    ):
+        assert owners(found[0]) == {"acme"}
+        assert isinstance(found[1], PrincipalRequired)
 
 
 def test_a_follow_up_is_answered_from_the_cited_set_and_another_thread_is_not(
