@@ -29,8 +29,15 @@ _NAMES = uuid.UUID("5e0e9a4c-6f0b-4c53-9d3b-8f1f6f2f7a11")
 _LONGEST_SOURCE = 512
 _SCORES = ("score", "relevance_score")
 _OURS = (
-    *("ctx_score", "ctx_relevance", "ctx_rank", "ctx_citation", "ctx_source_id", "ctx_version", "ctx_date"),
-    *("ctx_stage", "ctx_semantic_rank", "ctx_semantic_score", "ctx_lexical_rank", "ctx_lexical_score"),
+    *("ctx_score", "ctx_relevance", "ctx_rank", "ctx_citation", "ctx_id", "ctx_source_id", "ctx_version"),
+    *(
+        "ctx_date",
+        "ctx_stage",
+        "ctx_semantic_rank",
+        "ctx_semantic_score",
+        "ctx_lexical_rank",
+        "ctx_lexical_score",
+    ),
     "ctx_superseded_by",
 )
 # What a record has without being told; not given back as metadata.
@@ -94,27 +101,32 @@ def as_document(record: Record, *, fields: Fields | None = None) -> Document:
     return Document(id=record.id, page_content=record.text, metadata=_metadata(record, reading))
 
 
-def as_documents(result: Result, *, fields: Fields | None = None, passages: bool = False) -> list[Document]:
+def as_documents(
+    result: Result, *, fields: Fields | None = None, passages: bool = False, evidence: bool = True
+) -> list[Document]:
     """The hits of an answer as documents, best first; each has the same keys beside its own.
 
     `score` and `relevance_score` as other integrations write them (the document's own keys of that name
-    stay), and flat `ctx_` keys: rank, mark of the citation, source, version, date, the stage that answered,
-    rank and score of each search.
+    stay), and flat `ctx_` keys: rank, mark of the citation, id, source, version, date, the stage that
+    answered, rank and score of each search.
 
     Args:
         result: the answer.
         fields: as given when the records were added.
         passages: texts as they stand in the context, with date and labels. A text that is out of date in
             part, or had to be cut, always stands there so.
+        evidence: whether the keys above are there.
     """
     reading = Reading.of(mapped(fields))
     documents = []
     for place, hit in enumerate(result.hits):
         labelled = passages or hit.stale_slots or hit.superseded_by or hit.excerpt is not None
         text = result.passages[place] if labelled else hit.record.text
-        told = _evidence(place + 1, hit, result.trace.stage)
-        scores = dict(zip(_SCORES, (told["ctx_score"], told["ctx_relevance"]), strict=True))
-        metadata = {**scores, **_metadata(hit.record, reading), **told}
+        metadata = _metadata(hit.record, reading)
+        if evidence:
+            told = _evidence(place + 1, hit, result.trace.stage)
+            scores = dict(zip(_SCORES, (told["ctx_score"], told["ctx_relevance"]), strict=True))
+            metadata = {**scores, **metadata, **told}
         documents.append(Document(id=hit.id, page_content=text, metadata=metadata))
     return documents
 
@@ -181,6 +193,7 @@ def _evidence(rank: int, hit: Hit, stage: str) -> dict[str, Any]:
         float(hit.score if hit.relevance is None else hit.relevance),
         rank,
         f"[{rank}]",
+        hit.id,
         hit.record.source_id,
         hit.record.version,
         "" if dated is None else iso(dated),

@@ -52,6 +52,8 @@ class CtxArithRetriever(Opening):
             what it has cited, when that is enough. `None` never looks.
         fields: which metadata keys hold which fields of a record, see `Corpus.adopt`.
         passages: texts with date and labels, as `Result.passages`.
+        evidence: scores, ranks and citation marks in the metadata. `False` for chains that take documents
+            for the same only if their metadata is, as `MultiQueryRetriever`.
         search_kwargs: `scope`, `rank`, `words`, `rerank`, `group_by`, `as_of`, `include_superseded`, as for
             `Corpus.retrieve`.
 
@@ -168,7 +170,7 @@ class CtxArithRetriever(Opening):
         self, query: str, asked: Asked, config: RunnableConfig, metadata: Mapping[str, Any]
     ) -> list[Document]:
         answer = self._answer(query, asked, config, metadata)
-        return as_documents(answer, fields=self.fields, passages=self.passages)
+        return as_documents(answer, fields=self.fields, passages=self.passages, evidence=self.evidence)
 
     def _answer(
         self, query: str, asked: Asked, config: RunnableConfig, metadata: Mapping[str, Any] | None

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from ctxarith.corpus import Corpus
 from ctxarith.errors import ArgumentError, CtxArithError
+from ctxarith.question import Question
 from ctxarith.stores.foreign import Reading
 from ctxarith.where import where
 from langchain_ctxarith.caller import checked_principal
@@ -17,6 +18,8 @@ from langchain_ctxarith.documents import mapped
 
 # Of `Corpus.retrieve`; the others are settings of their own here, or would move the citation marks.
 SEARCH = ("scope", "as_of", "rank", "words", "rerank", "include_superseded", "group_by")
+# These need the corpus.
+_WHEN_ASKED = ("as_of", "rerank")
 
 
 class NotPicklable(CtxArithError, TypeError):
@@ -37,6 +40,7 @@ class Settings(BaseRetriever):
     thread_key: str | None = "thread_id"
     fields: Mapping[str, Any] | None = Field(default=None, repr=False)
     passages: bool = False
+    evidence: bool = True
     search_kwargs: dict[str, Any] = Field(default_factory=dict, repr=False)
 
     @field_validator("filter")
@@ -62,6 +66,7 @@ class Settings(BaseRetriever):
         for name in given:
             if name not in SEARCH:
                 raise ArgumentError("search_kwargs", name, f"known are {', '.join(SEARCH)}")
+        Question(**{name: value for name, value in given.items() if name not in _WHEN_ASKED}).pipeline()
         return given
 
     def __getstate__(self) -> NoReturn:

@@ -49,7 +49,9 @@ def as_agent_tool(
         return told(await retriever.aretrieve_evidence(query, config=config))
 
     def told(answer: Result) -> tuple[str, list[Document]]:
-        documents = as_documents(answer, fields=retriever.fields, passages=retriever.passages)
+        documents = as_documents(
+            answer, fields=retriever.fields, passages=retriever.passages, evidence=retriever.evidence
+        )
         return answer.text if documents else NOTHING, documents
 
     return StructuredTool.from_function(

@@ -9,10 +9,12 @@ import chromadb
 import pytest
 from chromadb.config import Settings
 from langchain_chroma import Chroma
+from langchain_classic.retrievers import EnsembleRetriever, MultiQueryRetriever
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.prompts import PromptTemplate
 from langchain_core.prompts.base import format_document
+from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from ctxarith import ArgumentError, Corpus, Principal, PrincipalRequired, RecordError, StoreError
@@ -92,6 +94,21 @@ def test_scores_and_ranks_of_each_search_stand_on_the_document() -> None:
     assert first.metadata["score"] == first.metadata["ctx_score"] > second.metadata["score"]
     assert (first.metadata["ctx_rank"], first.metadata["ctx_lexical_rank"]) == (1, 1)
     assert (second.metadata["ctx_semantic_rank"], second.metadata["ctx_lexical_rank"]) == (2, 0)
+
+
+def test_without_evidence_a_document_is_the_same_whatever_the_question() -> None:
+    index = index_of(Document("The fee is 12 EUR", id="a"), Document("The rent", id="b"), evidence=False)
+    several = MultiQueryRetriever(
+        retriever=index, llm_chain=RunnableLambda(lambda asked: ["the fee", "the rent"])
+    )
+    assert sorted(str(one.id) for one in several.invoke("costs")) == ["a", "b"]
+    assert index.invoke("fee") == index.get(["a", "b"])
+
+
+def test_an_ensemble_tells_them_apart_by_id_issue_38627() -> None:
+    one, other = (index_of(Document("Yes.", id=name)) for name in ("lease", "warranty"))
+    both = EnsembleRetriever(retrievers=[one, other], id_key="ctx_id", weights=[0.5, 0.5])
+    assert sorted(str(found.id) for found in both.invoke("Yes.")) == ["lease", "warranty"]
 
 
 def test_a_document_never_changes_what_is_stored() -> None:

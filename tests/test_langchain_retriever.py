@@ -354,6 +354,8 @@ def test_a_follow_up_is_answered_from_the_cited_set_and_another_thread_is_not(
         {"principal": "acme"},
         {"fields": {"author": "by"}},
         {"search_kwargs": {"fetch_k": 50}},
+        {"search_kwargs": {"rank": "best"}},
+        {"search_kwargs": {"scope": "a/../b"}},
         {"token_budget": 0},
     ],
     ids=str,
@@ -362,7 +364,7 @@ def test_a_setting_that_cannot_be_is_refused_when_the_retriever_is_made(
     wrong: dict[str, Any], alone: CtxArithRetriever
 ) -> None:
     (name,) = wrong
-    with pytest.raises(ValidationError, match=name):
+    with pytest.raises(ValidationError, match=name):  # pydantic names the setting
         CtxArithRetriever(corpus=alone.corpus, **wrong)
 
 
