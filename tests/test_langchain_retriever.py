@@ -258,7 +258,7 @@ async def test_sync_and_async_find_the_same_without_blocking_the_loop(
     assert [hit.id for hit in evidence.hits] == ids(before)
 
 
-async def test_writing_does_not_block_the_loop(tmp_path: Any) -> None:
+async def test_writing_and_asking_a_folder_does_not_block_the_loop(tmp_path: Any) -> None:
     written = await asyncio.to_thread(
         CtxArithIndex.from_texts, ["The fee is 12 EUR"], WordEmbedder(), ids=["fee"], path=tmp_path / "corpus"
     )
@@ -270,6 +270,7 @@ async def test_writing_does_not_block_the_loop(tmp_path: Any) -> None:
         assert await written.aadd_documents([Document("The rent is 900 EUR", id="rent")]) == ["rent"]
         assert ids(await written.aget(["fee", "rent"])) == ["fee", "rent"]
         assert (await written.adelete(["rent"]))["succeeded"] == ["rent"]
+        assert ids(await written.ainvoke("fee", {"configurable": {"thread_id": "t1"}})) == ["fee"]
         assert await written.arecord_citations("t1", ["fee", "rent"]) == ("fee",)
     finally:
         blocking.deactivate()
