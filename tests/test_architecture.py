@@ -18,7 +18,8 @@ PACKAGES = {
     "llamaindex_ctxarith": ROOT / "llamaindex_ctxarith",
 }
 LAYERS = (
-    *("errors", "instant", "normalise", "model", "plain", "flat", "kinds", "predicate", "fields", "scopes"),
+    *("errors", "instant", "normalise", "model", "plain", "conversation", "transcript", "flat", "kinds"),
+    *("predicate", "fields", "scopes"),
     *("where", "evidence", "policy", "ports", "durable", "algebra", "plan", "index", "scene", "stages"),
     *(
         "ingest",
@@ -65,6 +66,7 @@ WIDE_DOORS = {
     "Opening.in_memory",
     "Opening.adopt",
     "Opening.reembed",
+    "Message.__init__",
     "Record.__init__",
 }
 

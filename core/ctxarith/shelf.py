@@ -19,7 +19,7 @@ from ctxarith.model import Record
 from ctxarith.parts import Parts, check_ours
 from ctxarith.ports import Store, Vector
 from ctxarith.progress import watching
-from ctxarith.remembered import check_model, check_whole, present, searchable_keys, settled
+from ctxarith.remembered import READING, check_model, check_whole, present, searchable_keys, settled
 
 _REFILLING = "refilling"
 
@@ -40,14 +40,13 @@ class Shelf:
         self._keeper = Keeper(parts.journal, parts.segments, Indexer(analyzer, self.searchable), self._lock)
         self._remembered = parts.journal.settings()
         self._compared = parts.held.adopted
-        self._behind = self.looked = False
+        self._behind = self.looked = self._inside = False
         self.handles = 0
-        self._inside = False
         self._begin()
 
     @property
     def snapshot(self) -> Snapshot:
-        """The present state; what another process has written since is read first."""
+        """The present state; what another process has written is read first."""
         if self._journal.changed_elsewhere():
             self._behind = True
         if self._behind:
@@ -60,7 +59,10 @@ class Shelf:
         segments = self._journal.state().segments
         if segments and HOLDS not in known:
             raise StoreError("journal.sqlite has lost its settings: restore it from a copy")
-        if segments or (self._held.own and known.get(HOLDS) == NO):
+        if segments and known.get(READING, self._held.reading) != self._held.reading:
+            self._writer.take_lock("its rows are to be read in another way")
+            self._rebuild()
+        elif segments or (self._held.own and known.get(HOLDS) == NO):
             self._follow()
         elif self._held.may_hold() or known.get(HOLDS) == YES:
             self._writer.take_lock("the index is missing")
@@ -79,7 +81,7 @@ class Shelf:
             self._behind = False
 
     def _rebuild(self) -> None:
-        """Make the index anew from the store, which must hold what the journal remembers."""
+        """Make the index anew from the store."""
         known = self._journal.settings()
         if self._held.own or known.get(HOLDS) == YES:
             # Before an interrupted write is taken back, which would put some rows into a lost store too.
@@ -240,9 +242,9 @@ class Shelf:
     def remember(self, *, refilling: bool = False) -> None:
         """Note in the journal what the store must hold when it is opened again."""
         snapshot = self._keeper.snapshot
-        self.settings |= present(len(snapshot), snapshot.dimension)
+        self.settings |= present(len(snapshot), snapshot.dimension) | self._held.told
         if refilling or _REFILLING in self.settings:
             self.settings[_REFILLING] = YES if refilling else NO
         if self._remembered != self.settings:
             self._journal.remember(self.settings)
-            self._remembered = dict(self.settings)
+        self._remembered = dict(self.settings)
