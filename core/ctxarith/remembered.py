@@ -70,7 +70,7 @@ def check_model(settings: Mapping[str, str], name: str, length: int) -> None:
     Raises:
         EmbedderMismatch: names both.
     """
-    known, dimension = settings["embedder"], settings.get("dimension", str(length))
+    known, dimension = settings["embedder"], settings.get("dimension") or str(length)
     if known != name:
         raise EmbedderMismatch(known, name)
     if dimension != str(length):
@@ -79,8 +79,9 @@ def check_model(settings: Mapping[str, str], name: str, length: int) -> None:
 
 def present(size: int, dimension: int | None) -> dict[str, str]:
     """What the store must hold when it is opened again."""
-    holds = {HOLDS: YES if size else NO}
-    return holds if dimension is None else {**holds, "dimension": str(dimension)}
+    # An empty corpus takes vectors of any length.
+    width = "" if not size else str(dimension or "")
+    return {HOLDS: YES if size else NO, "dimension": width}
 
 
 def check_store(known: Mapping[str, str], identity: str) -> None:

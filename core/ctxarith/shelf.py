@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,8 +41,9 @@ class Shelf:
         self._keeper = Keeper(parts.journal, parts.segments, Indexer(analyzer, self.searchable), self._lock)
         self._remembered = parts.journal.settings()
         self._compared = parts.held.adopted
-        self._behind = self.looked = self._inside = False
-        self.handles = 0
+        self._behind = self._inside = False
+        self.looked = not parts.held.followed
+        self.handles, self._process = 0, os.getpid()
         self._begin()
 
     @property
@@ -57,8 +59,8 @@ class Shelf:
     def _begin(self) -> None:
         known = self._journal.settings()
         segments = self._journal.state().segments
-        if segments and HOLDS not in known:
-            raise StoreError("journal.sqlite has lost its settings: restore it from a copy")
+        if HOLDS not in known and (segments or self._keeper.found()):
+            raise StoreError("journal.sqlite is gone or has lost its settings: restore it from a copy")
         if segments and known.get(READING, self._held.reading) != self._held.reading:
             self._writer.take_lock("its rows are to be read in another way")
             self._rebuild()
@@ -146,11 +148,6 @@ class Shelf:
         """The store behind the index."""
         return self._store
 
-    @property
-    def is_synced(self) -> bool:
-        """Whether the store has been looked at; where only we write it, there is no need."""
-        return self.looked or not self._held.followed
-
     def check_model(self, name: str, length: int) -> None:
         """Refuse a question's vector of another model, should the corpus have gone over to another one.
 
@@ -231,7 +228,9 @@ class Shelf:
         return sorted({snapshot.records[row].id for row in snapshot.of_source(tenant, source_id)})
 
     def close(self) -> None:
-        """Let the compaction end, and release the files."""
+        """Let the compaction end, and release the files; those of a parent process are left to it."""
+        if os.getpid() != self._process:
+            return
         self._keeper.finish()
         with self._lock:
             self._store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -31,6 +32,9 @@ class Hold:
 
 _OPEN: dict[Path, Shelf] = {}
 _OPENING = threading.Lock()
+# A child of a fork has copies of connections and locks that are its parent's: it opens folders anew.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_OPEN.clear)
 
 
 def open_shelf(path: str | Path, wanted: Mapping[str, str], hold: Hold) -> Shelf:
@@ -45,6 +49,8 @@ def open_shelf(path: str | Path, wanted: Mapping[str, str], hold: Hold) -> Shelf
         StoreError: the folder cannot be used.
         EmbedderMismatch: it was written with another embedding model.
     """
+    if path in ("", b"") or path is None:
+        raise ArgumentError("path", path, "the name of a folder")
     try:
         folder = Path(path).expanduser().resolve()
     except (TypeError, ValueError, RuntimeError) as error:

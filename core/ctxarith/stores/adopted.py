@@ -122,7 +122,7 @@ class Adopted:
     def remove(self, keys: Sequence[RowKey]) -> None:
         """Remove those of the keys that are there."""
         self._must_own()
-        self._collection.drop(self._places(keys).values())
+        self._collection.erase(self._places(keys).values())
 
     def scrub(self) -> None:
         """Warn: what Chroma keeps of deleted rows lies in files that the caller's client holds."""

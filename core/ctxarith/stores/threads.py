@@ -112,7 +112,10 @@ class SqliteThreads:
                     self._database.execute(_SCHEMA)
                 return action(self._database)
             except sqlite3.Error as error:
-                raise StoreError(f"the threads in {self._path!r} cannot be used: {error}") from error
+                raise StoreError(
+                    f"{self._path!r} cannot be written; a damaged one may be deleted, which costs only what "
+                    f"threads have cited: {error}"
+                ) from error
 
 
 def _read(database: sqlite3.Connection, key: ThreadKey) -> Ledger:
