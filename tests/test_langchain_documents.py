@@ -27,6 +27,11 @@ pytestmark = pytest.mark.filterwarnings("error")
 FIELDS = {"tenant": "customer", "created_at": "day", "slots": ["fee"], "subject": "customer"}
 
 
+def client_in(folder: Path) -> Any:
+    # Not the ephemeral client: it is one for the whole process.
+    return chromadb.PersistentClient(path=str(folder), settings=Settings(anonymized_telemetry=False))
+
+
 def index_of(*documents: Document, **settings: Any) -> CtxArithIndex:
     options = {"clock": lambda: NOW}
     return CtxArithIndex.from_documents(list(documents), WordEmbedder(), corpus_options=options, **settings)  # type: ignore[arg-type]
@@ -70,7 +75,7 @@ def test_what_was_found_can_be_added_again_and_is_the_same_record() -> None:
     assert index.corpus.watermark() == 1
 
 
-def test_every_document_found_has_the_same_keys_and_they_are_flat() -> None:
+def test_every_document_found_has_the_same_keys_and_they_are_flat(tmp_path: Path) -> None:
     found = index_of(
         Document("The fee is 12 EUR", metadata={"created_at": "2026-03-01"}), Document("Fee of the pump")
     ).invoke("12 EUR")
@@ -85,7 +90,7 @@ def test_every_document_found_has_the_same_keys_and_they_are_flat() -> None:
     Chroma(
         "again",
         WordEmbedder(),  # type: ignore[arg-type]
-        client=chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False)),
+        client=client_in(tmp_path),
     ).add_documents(found)
 
 
@@ -225,10 +230,7 @@ def test_a_token_budget_cuts_the_list_and_none_never_does() -> None:
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Chroma:
-    client = chromadb.PersistentClient(
-        path=str(tmp_path / "theirs"), settings=Settings(anonymized_telemetry=False)
-    )
-    store = Chroma("fees", WordEmbedder(), client=client)  # type: ignore[arg-type]
+    store = Chroma("fees", WordEmbedder(), client=client_in(tmp_path / "theirs"))  # type: ignore[arg-type]
     store.add_documents(
         [
             Document(
@@ -284,11 +286,10 @@ def test_a_followed_vector_store_is_read_and_taken_over_at_sync(theirs: Chroma) 
         mine.add_documents([Document("x", metadata={"customer": "acme"})])
 
 
-def test_another_vector_store_or_one_without_a_model_is_refused() -> None:
-    client = chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False))
+def test_another_vector_store_or_one_without_a_model_is_refused(tmp_path: Path) -> None:
     for store, said in (
         (InMemoryVectorStore(DeterministicFakeEmbedding(size=4)), "from_documents"),
-        (Chroma("bare", client=client), "embedding_function"),
+        (Chroma("bare", client=client_in(tmp_path)), "embedding_function"),
     ):
         with pytest.raises(ArgumentError, match=said):
             CtxArithRetriever.from_vectorstore(store)
