@@ -14,15 +14,31 @@ from llamaindex_ctxarith.caller import acting_as
 from llamaindex_ctxarith.filters import predicate_of
 from llamaindex_ctxarith.ingestion import EntityCounter, SlotExtractor, TokenCounter
 from llamaindex_ctxarith.nodes import ContextNode, NodeReader
+from llamaindex_ctxarith.postprocessors import (
+    Bm25Fusion,
+    CompositeRank,
+    CrossEncoderRerank,
+    PolicyGate,
+    Supersession,
+    TokenBudget,
+    ctxarith_postprocessors,
+)
 from llamaindex_ctxarith.retriever import CtxArithRetriever
 
 __all__ = [
+    "Bm25Fusion",
+    "CompositeRank",
     "ContextNode",
+    "CrossEncoderRerank",
     "CtxArithRetriever",
     "EntityCounter",
     "NodeReader",
+    "PolicyGate",
     "SlotExtractor",
+    "Supersession",
+    "TokenBudget",
     "TokenCounter",
     "acting_as",
+    "ctxarith_postprocessors",
     "predicate_of",
 ]

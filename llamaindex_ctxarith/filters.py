@@ -1,4 +1,4 @@
-"""LlamaIndex's metadata filters as conditions of ours; what the tree cannot hold is refused, never dropped."""
+"""LlamaIndex's metadata filters as conditions of ours; what cannot be held is refused, not dropped."""
 
 from __future__ import annotations
 

@@ -99,13 +99,12 @@ class TokenCounter(_Writing):
 
 
 class WrittenSlots:
-    """For the core: the slots that `SlotExtractor` wrote into an adopted row, else what another extractor finds."""
+    """For the core: the slots that `SlotExtractor` wrote into an adopted row, else another extractor's."""
 
     def __init__(self, otherwise: Extractor | None = None, subject_key: str | None = None) -> None:
-        settled = (
-            otherwise.about(subject_key or SUBJECT_KEY) if isinstance(otherwise, RuleSlots) else otherwise
-        )
-        self._otherwise: Callable[[Record], Sequence[Slot]] | None = settled
+        if isinstance(otherwise, RuleSlots):
+            otherwise = otherwise.about(subject_key or SUBJECT_KEY)
+        self._otherwise: Callable[[Record], Sequence[Slot]] | None = otherwise
 
     def __call__(self, record: Record, /) -> tuple[Slot, ...]:
         """The slots of a record.

@@ -37,7 +37,8 @@ _DATED = "created_at"
 # What of a row decides who may see it, or is shown.
 _COMPARED = ("tenant", "scope", "audience", "jurisdiction", "source_type", "source_id", "metadata")
 _INGESTED = (SLOTS, ENTITIES, TOKENS)
-_UNJUDGED = Decision(True, "none", "none")
+# Of a node that no corpus and no gate has judged.
+UNJUDGED = Decision(True, "none", "none")
 
 
 class ContextNode(NodeWithScore):
@@ -86,8 +87,8 @@ class NodeReader:
         text = node.get_content(metadata_mode=MetadataMode.NONE)
         record = reading.record(Raw(node.node_id, text, metadata, None))
         slots = (*record.slots, *written_slots(node.node_id, node.metadata))
-        counts = {"entity_count": node.metadata.get(ENTITIES), "token_count": node.metadata.get(TOKENS)}
-        return replace(record, slots=slots, **counts) if slots or any(counts.values()) else record
+        entities, tokens = node.metadata.get(ENTITIES), node.metadata.get(TOKENS)
+        return replace(record, slots=slots, entity_count=entities, token_count=tokens)
 
     def kept(self, node: BaseNode) -> Record:
         """The same, with the node itself beside the text, so that it can be made again.
@@ -192,7 +193,7 @@ def evidence_of(hit: Hit) -> dict[str, Any]:
         "flags": list(hit.flags),
         "notes": list(hit.notes),
     }
-    if hit.decision is not _UNJUDGED:
+    if hit.decision != UNJUDGED:
         decision = hit.decision
         said["policy"] = {"version": decision.policy_version, "scope_version": decision.scope_version}
     return {key: value for key, value in said.items() if value is not None and value != []}
@@ -221,7 +222,7 @@ def hit_of(scored: NodeWithScore, rank: int, record: Record) -> Hit:
     score = scored.score
     share = float(score) if score is not None and 0 <= score <= 1 else 0.0
     found = Found(SEMANTIC, rank, 0.0 if score is None else float(score), share)
-    return Hit(record, _UNJUDGED, (found,), score=found.score)
+    return Hit(record, UNJUDGED, (found,), score=found.score)
 
 
 def _also(keys: Sequence[str], more: Sequence[str]) -> list[str]:

@@ -12,10 +12,10 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.ingestion import run_transformations
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBundle, TransformComponent
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
+from llama_index_instrumentation import get_dispatcher
 
 from ctxarith.confidence import Gate
 from ctxarith.corpus import Corpus
@@ -167,8 +167,8 @@ class CtxArithRetriever(BaseRetriever):
 
         Args:
             documents: as LlamaIndex's readers give them; each is the source of its chunks.
-            transformations: how they become nodes; by default chunks of 256 tokens, named `id#0`, `id#1`, ...,
-                so that a document that is added again corrects its chunks.
+            transformations: how they become nodes; by default chunks of 256 tokens, named `id#0`, `id#1`,
+                ..., so that a document that is added again corrects its chunks.
             **given: what `from_nodes` and the constructor take.
         """
         steps = [splitter()] if transformations is None else list(transformations)
