@@ -41,9 +41,9 @@ class HitPostprocessor(BaseNodePostprocessor):
     _reader: NodeReader = PrivateAttr()
     _prepare: Callable[[Record], Record] = PrivateAttr()
 
-    def model_post_init(self, context: Any, /) -> None:
-        """Check what the nodes are read by."""
-        super().model_post_init(context)
+    # Here and not in pydantic's own hooks, which would wrap our errors into theirs.
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._reader = NodeReader(self.fields)
         self._prepare = Preparation(count_tokens=host_tokens, zone=zone(self.naive_zone)).prepare
 

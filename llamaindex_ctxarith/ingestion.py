@@ -71,8 +71,9 @@ class SlotExtractor(_Writing):
     subject: str = SUBJECT_KEY
     _extract: RuleSlots = PrivateAttr()
 
-    def model_post_init(self, context: Any, /) -> None:
-        """Compile the rules."""
+    # Here and not in pydantic's own hooks, which would wrap our errors into theirs.
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._extract = RuleSlots(self.rules, subject=self.subject)
 
     def _written(self, node: BaseNode) -> tuple[str, Any]:

@@ -13,76 +13,22 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from ctxarith.algebra import Moment, Stage
-from ctxarith.errors import PrincipalRequired, RecordError
-from ctxarith.evidence import Decision, Drop, Found, Hit
-from ctxarith.model import Record
+from ctxarith.evidence import Drop, Found, Hit
 from ctxarith.models.rerankers import CrossEncoderReranker
-from ctxarith.policy import Policy, Principal, permission
+from ctxarith.policy import Policy, Principal
 from ctxarith.ports import TokenCounter
 from ctxarith.stages.fuse import K
 from ctxarith.stages.rank import FLOOR, HALF_DENSITY, HALF_LIFE_DAYS, WEIGHTS, Composite, composite
 from ctxarith.stages.rerank import TOP, rerank
 from llamaindex_ctxarith.budget import host_tokens, within
-from llamaindex_ctxarith.caller import Caller, question_of
+from llamaindex_ctxarith.caller import question_of
 from llamaindex_ctxarith.chain import HitPostprocessor, Kept, log
-from llamaindex_ctxarith.nodes import UNJUDGED, ContextNode, NodeReader
+from llamaindex_ctxarith.nodes import NodeReader
+from llamaindex_ctxarith.policy_gate import PolicyGate
 from llamaindex_ctxarith.succession import succeeded
 from llamaindex_ctxarith.words import fused_with_words
 
 dispatcher = get_dispatcher(__name__)
-
-
-class PolicyGate(HitPostprocessor):
-    """Leaves out what the caller may not see now; put it first, so that no later step sees it either.
-
-    Judged are tenant, audience, scopes, jurisdiction, source type, validity, embargo and retention. Without
-    a principal the caller is the default tenant's, and what our retriever found stays. A node that cannot
-    be read is nobody's: it is left out and logged. The gate cannot find what another retriever's top-k has
-    crowded out: `CtxArithRetriever` can.
-
-    Args:
-        principal: who asks; `acting_as` overrules it.
-        policy: once set, a principal is needed.
-
-    Raises:
-        PrincipalRequired: a policy is set and nobody is named.
-    """
-
-    principal: Principal | None = Field(default=None, exclude=True)
-    policy: Policy | None = Field(default=None, exclude=True)
-
-    def _step(self, hits: list[Hit], moment: Moment) -> Kept:
-        caller = Caller(self.principal).now().principal
-        if caller is None and self.policy is not None:
-            raise PrincipalRequired("a policy is set: pass principal=Principal(...), or use acting_as(...)")
-        allowed = permission(self.policy or Policy(), caller or Principal(), now=moment.now, at=None)
-        kept: list[Hit] = []
-        dropped: list[Drop] = []
-        for hit in hits:
-            foreign = hit.decision == UNJUDGED
-            if (caller is None and not foreign) or allowed.visible.matches(hit.record):
-                # Ranks are counted anew: they must not tell how many forbidden ones stood above.
-                kept.append(_ranked(hit, len(kept) + 1, allowed.decision) if foreign else hit)
-            else:
-                dropped.append(Drop(hit.record, "policy", "not permitted, or not valid now"))
-        return kept, dropped
-
-    def _read(self, one: NodeWithScore) -> Record | None:
-        try:
-            return super()._read(one)
-        except RecordError as error:
-            log.warning("PolicyGate left out a node that cannot be read: %s", error)
-            return None
-
-    def _scored(self, one: NodeWithScore, hit: Hit) -> ContextNode:
-        made = super()._scored(one, hit)
-        made.score = None if one.score is None else float(one.score)
-        return made
-
-
-def _ranked(hit: Hit, rank: int, decision: Decision) -> Hit:
-    found = tuple(replace(one, rank=rank) for one in hit.found_by)
-    return replace(hit, found_by=found, decision=decision)
 
 
 class Bm25Fusion(HitPostprocessor):
@@ -142,9 +88,8 @@ class CrossEncoderRerank(HitPostprocessor):
     seconds: float | None = None
     _stage: Stage = PrivateAttr()
 
-    def model_post_init(self, context: Any, /) -> None:
-        """Check the scorer."""
-        super().model_post_init(context)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         scorer = CrossEncoderReranker() if self.scorer is None else self.scorer
         self._stage = rerank(scorer, top=self.top, keep=self.keep, seconds=self.seconds, scale=self.scale)
 
@@ -192,11 +137,10 @@ class CompositeRank(HitPostprocessor):
     half_density: float = HALF_DENSITY
     _stage: Composite = PrivateAttr()
 
-    def model_post_init(self, context: Any, /) -> None:
-        """Check the formula."""
-        super().model_post_init(context)
-        given = {"weights": self.weights, "half_life_days": self.half_life_days}
-        stage: Any = composite(**given, half_density=self.half_density)  # type: ignore[arg-type]
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        formula = {"half_life_days": self.half_life_days, "half_density": self.half_density}
+        stage: Any = composite(weights=self.weights, **formula)  # type: ignore[arg-type]
         self._stage = replace(stage, floor=FLOOR, only_dated=True) if self.rank == "auto" else stage
 
     def _step(self, hits: list[Hit], moment: Moment) -> Kept:

@@ -5,58 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from llama_index.core import Settings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.ingestion import run_transformations
-from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBundle, TransformComponent
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index_instrumentation import get_dispatcher
 
-from ctxarith.confidence import Gate
 from ctxarith.corpus import Corpus
-from ctxarith.errors import ArgumentError, StoreError
-from ctxarith.instant import TimeLike
-from ctxarith.model import Record
+from ctxarith.errors import ArgumentError
 from ctxarith.options import Options
 from ctxarith.policy import Principal
-from ctxarith.question import Question, ScopeLike
+from ctxarith.question import Question
 from ctxarith.run import Result
-from ctxarith.stores.collection import Raw
 from ctxarith.stores.foreign import Fields
+from llamaindex_ctxarith.asked import Asked, checked
 from llamaindex_ctxarith.budget import host_tokens, within
 from llamaindex_ctxarith.caller import Caller, question_of
+from llamaindex_ctxarith.documents import splitter
 from llamaindex_ctxarith.filters import Filters, predicate_of
 from llamaindex_ctxarith.ingestion import WrittenSlots
 from llamaindex_ctxarith.nodes import NodeReader, context_node, node_of
+from llamaindex_ctxarith.rows import AdoptedRows
 
 dispatcher = get_dispatcher(__name__)
-
-# Small enough that a handful of chunks is a few hundred tokens.
-CHUNK_TOKENS = 256
-
-
-class Asked(TypedDict, total=False):
-    """How every question is asked; see `Corpus.retrieve` and `Corpus.session`."""
-
-    scope: ScopeLike
-    as_of: TimeLike | None
-    rank: str
-    words: str
-    rerank: bool | int
-    include_superseded: bool
-    group_by: str | None
-    gate: Gate | None
-    capacity: int
-    callback_manager: CallbackManager | None
-    object_map: dict[str, Any] | None
-    objects: list[Any] | None
-    verbose: bool
-
 
 _SESSION = ("gate", "capacity")
 _HOST = ("callback_manager", "object_map", "objects", "verbose")
@@ -99,15 +74,11 @@ class CtxArithRetriever(BaseRetriever):
         tokens: int | None = None,
         **asked: Unpack[Asked],
     ) -> None:
-        unknown = sorted(set(asked) - set(Asked.__annotations__))
-        if unknown:
-            known = ", ".join(Asked.__annotations__)
-            raise ArgumentError("asked", unknown, f"also known are {known}")
+        given = checked(asked)
         if not isinstance(corpus, Corpus):
             raise ArgumentError("corpus", corpus, "a Corpus: Corpus.open(path), or from_documents(...)")
         if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
             raise ArgumentError("tokens", tokens, "a whole number, zero or more, or None for no limit")
-        given: dict[str, Any] = dict(asked)
         super().__init__(**{name: given.pop(name) for name in _HOST if name in given})
         self.corpus = corpus
         self._caller = Caller(principal, thread_id)
@@ -115,8 +86,9 @@ class CtxArithRetriever(BaseRetriever):
         self._session = {name: given.pop(name) for name in _SESSION if name in given}
         self._asked = given | {"where": predicate_of(filters), "top": similarity_top_k, "tokens": None}
         self._reader = NodeReader()
-        self._rows: Any = None
-        self._check()
+        self._rows: AdoptedRows | None = None
+        # Refuse at once what no question could be asked with.
+        Question(**{k: v for k, v in self._asked.items() if k not in ("as_of", "rerank")}).pipeline()
 
     @classmethod
     def from_nodes(
@@ -208,7 +180,7 @@ class CtxArithRetriever(BaseRetriever):
         corpus = Corpus.adopt(collection, fields=fields, mode=mode, path=path, **own)
         retriever = cls(corpus, **asked)
         if fields is None or fields.get("id") is None:
-            retriever._rows, retriever._reader = collection, NodeReader(fields)
+            retriever._rows = AdoptedRows(collection, fields)
         return retriever
 
     def result(self, query: str | QueryBundle) -> Result:
@@ -229,7 +201,8 @@ class CtxArithRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         hits = self.result(query_bundle).hits
-        nodes = self._nodes([hit.record for hit in hits])
+        records = [hit.record for hit in hits]
+        nodes = list(map(node_of, records)) if self._rows is None else self._rows.nodes(records)
         scored: list[NodeWithScore] = [
             context_node(node, hit, hit.score) for node, hit in zip(nodes, hits, strict=True)
         ]
@@ -242,37 +215,6 @@ class CtxArithRetriever(BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         # Embedding and search hold the processor; the loop must go on meanwhile.
         return await asyncio.to_thread(self._retrieve, query_bundle)
-
-    def _nodes(self, records: Sequence[Record]) -> list[BaseNode]:
-        """The nodes of records; what LlamaIndex wrote of them is read from its own collection."""
-        if self._rows is None or not records:
-            return [node_of(record) for record in records]
-        try:
-            there = self._rows.get(ids=[record.id for record in records], include=["documents", "metadatas"])
-        except Exception as error:
-            raise StoreError(f"the adopted Chroma collection failed: {error}") from error
-        rows = zip(there["ids"], there["documents"], there["metadatas"], strict=True)
-        found = {name: Raw(name, text, metadata or {}, None) for name, text, metadata in rows}
-        return [self._node(record, found.get(record.id)) for record in records]
-
-    def _node(self, record: Record, row: Raw | None) -> BaseNode:
-        same = None if row is None else self._reader.same(record, row)
-        return node_of(record) if same is None else same
-
-    def _check(self) -> None:
-        """Refuse at once what no question could be asked with."""
-        asked = {name: value for name, value in self._asked.items() if name not in ("as_of", "rerank")}
-        Question(**asked).pipeline()
-
-
-def splitter() -> SentenceSplitter:
-    """Chunks of 256 tokens, named after their document and place."""
-    return SentenceSplitter(chunk_size=CHUNK_TOKENS, chunk_overlap=0, id_func=chunk_id)
-
-
-def chunk_id(place: int, document: BaseNode) -> str:
-    """The id of a document's chunk: the same text gets the same ids again."""
-    return f"{document.node_id}#{place}"
 
 
 def _options(given: Mapping[str, Any] | None, embed_model: Any) -> Any:

@@ -44,7 +44,7 @@ def test_what_is_written_is_neither_embedded_nor_shown_and_the_given_nodes_are_u
         assert nodes[0].get_content(mode) == given[0].get_content(mode)
     record = NodeReader().record(nodes[0])
     assert [(slot.subject, slot.attribute, slot.value) for slot in record.slots] == [("L1", "fee", "12")]
-    assert (record.entity_count, record.token_count) == (1, 7)
+    assert (record.entity_count, record.token_count) == (2, 7)
 
 
 def test_a_pattern_without_a_value_is_refused_at_once() -> None:
@@ -91,6 +91,6 @@ def test_vectors_that_the_nodes_bear_are_taken_with_the_model_that_made_them() -
             calls.append(text)
             return [0.5, 0.5]
 
-    retriever = CtxArithRetriever.from_nodes(nodes, embed_model=Counting(2))
+    retriever = CtxArithRetriever.from_nodes(nodes, embed_model=Counting(embed_dim=2))
     assert calls == []
     assert len(retriever.retrieve("fee")) == 2

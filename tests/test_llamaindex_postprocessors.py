@@ -269,7 +269,7 @@ def test_the_chain_behind_llamaindexes_own_retriever_in_a_query_engine() -> None
     engine = RetrieverQueryEngine.from_args(
         index.as_retriever(similarity_top_k=10), llm=MockLLM(), node_postprocessors=chain
     )
-    for answer in (engine.query("the fee"), asyncio.run(engine.aquery("the fee"))):  # type: ignore[arg-type]
+    for answer in (engine.query("the fee"), asyncio.run(engine.aquery("the fee"))):
         assert set(ids(answer.source_nodes)) == {"x2", "x3"}
         assert "ninety" not in str(answer)
         assert "twelve" not in str(answer)

@@ -16,7 +16,6 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallBlock
 from llama_index.core.chat_engine import CondensePlusContextChatEngine
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import MockLLM
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -31,6 +30,7 @@ from llama_index.core.schema import (
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.utils import get_tokenizer
 from llama_index.vector_stores.chroma import ChromaVectorStore
+from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 
 from ctxarith import ArgumentError, Corpus, Principal, PrincipalRequired, RuleSlots
@@ -165,7 +165,7 @@ def test_tasks_on_one_loop_never_mix_and_do_not_block_it(two_tenants: CtxArithRe
             return sorted(ids(await two_tenants.aretrieve("annual fee")))
 
     async def both() -> list[list[str]]:
-        return await asyncio.gather(ask(ACME), ask(BETA), ask(ACME))
+        return list(await asyncio.gather(ask(ACME), ask(BETA), ask(ACME)))
 
     assert asyncio.run(both()) == [["a1"], ["b1", "b2"], ["a1"]]
 
@@ -182,7 +182,7 @@ def test_a_query_engine_answers_from_the_callers_nodes_sync_and_async(two_tenant
     engine = RetrieverQueryEngine.from_args(two_tenants, llm=MockLLM())
     with acting_as(ACME):
         answer = engine.query("annual fee")
-        again = asyncio.run(engine.aquery("annual fee"))  # type: ignore[arg-type]
+        again = asyncio.run(engine.aquery("annual fee"))
     assert ids(answer.source_nodes) == ids(again.source_nodes) == ["a1"]
     assert "12 EUR" in str(answer)
     assert "99 EUR" not in str(answer)
@@ -224,11 +224,11 @@ def test_an_agents_tool_asks_the_plain_question_for_its_caller(two_tenants: CtxA
 
 
 def test_events_bear_the_name_of_the_thread(two_tenants: CtxArithRetriever) -> None:
-    class Seen(BaseEventHandler):
-        tags: list[Any] = []
+    tags: list[tuple[str, str | None]] = []
 
+    class Seen(BaseEventHandler):
         def handle(self, event: Any, **given: Any) -> None:
-            self.tags.append((event.class_name(), event.tags.get("thread_id")))
+            tags.append((event.class_name(), event.tags.get("thread_id")))
 
     root, seen = get_dispatcher(), Seen()
     root.add_event_handler(seen)
@@ -237,7 +237,7 @@ def test_events_bear_the_name_of_the_thread(two_tenants: CtxArithRetriever) -> N
             two_tenants.retrieve("annual fee")
     finally:
         root.event_handlers.remove(seen)
-    assert ("RetrievalEndEvent", "t-9") in seen.tags
+    assert ("RetrievalEndEvent", "t-9") in tags
 
 
 def test_a_budget_counts_what_the_model_reads(corpus: Corpus) -> None:
