@@ -14,11 +14,11 @@ from llamaindex_ctxarith.caller import acting_as
 from llamaindex_ctxarith.filters import predicate_of
 from llamaindex_ctxarith.ingestion import EntityCounter, SlotExtractor, TokenCounter
 from llamaindex_ctxarith.nodes import ContextNode, NodeReader
+from llamaindex_ctxarith.policy_gate import PolicyGate
 from llamaindex_ctxarith.postprocessors import (
     Bm25Fusion,
     CompositeRank,
     CrossEncoderRerank,
-    PolicyGate,
     Supersession,
     TokenBudget,
     ctxarith_postprocessors,

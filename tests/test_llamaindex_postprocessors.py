@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import CompactAndRefine
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.utils import get_tokenizer
 from pydantic import ValidationError
@@ -284,3 +287,38 @@ def test_the_chain_behind_our_retriever_keeps_its_hits_and_evidence() -> None:
     assert ids(found) == ["x2", "x3"]
     sources = [one["source"] for one in found[0].node.metadata["ctx_evidence"]["found_by"]]
     assert sources == ["semantic", "lexical"]
+
+
+def test_llamaindexes_fusion_merges_two_documents_of_one_text_and_ours_keeps_both() -> None:
+    twins = [TextNode(id_="docA", text="Fee is 12 EUR."), TextNode(id_="docB", text="Fee is 12 EUR.")]
+
+    class Fixed(BaseRetriever):
+        def __init__(self, node: TextNode) -> None:
+            super().__init__()
+            self._node = node
+
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            return [NodeWithScore(node=self._node, score=0.5)]
+
+    theirs = QueryFusionRetriever(
+        [Fixed(node) for node in twins],
+        llm=MockLLM(),
+        mode=FUSION_MODES.RECIPROCAL_RANK,
+        num_queries=1,
+        use_async=False,
+    )
+    assert len(theirs.retrieve("fee")) == 1
+    with Corpus.in_memory(embedder=WordEmbedder(), clock=clock) as corpus:
+        ours = CtxArithRetriever.from_nodes(twins, corpus=corpus)
+        assert sorted(ids(ours.retrieve("fee"))) == ["docA", "docB"]
+
+
+def test_crowding_out_is_what_a_gate_cannot_mend_and_the_retriever_does() -> None:
+    """CH-20: many nearer nodes of another tenant."""
+    nodes = [TextNode(id_=f"b{n}", text="annual fee", metadata={"tenant": "beta"}) for n in range(50)] + [
+        TextNode(id_=f"a{n}", text="the annual school fee of the year", metadata={"tenant": "acme"})
+        for n in range(5)
+    ]
+    with Corpus.in_memory(embedder=WordEmbedder(), clock=clock) as corpus:
+        found = CtxArithRetriever.from_nodes(nodes, corpus=corpus, principal=ACME).retrieve("annual fee")
+    assert sorted(ids(found)) == ["a0", "a1", "a2", "a3", "a4"]
