@@ -69,8 +69,12 @@ class NodeReader:
     """
 
     def __init__(self, fields: Fields | None = None) -> None:
+        self._fields = fields
         self._reading = Reading.of(fields)
         self._tenant_is_open = fields is None or "tenant" not in fields
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return NodeReader, (None if self._fields is None else dict(self._fields),)
 
     def record(self, node: BaseNode) -> Record:
         """The record of a node: its id, its text, the document as source.

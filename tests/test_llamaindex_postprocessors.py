@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import pickle
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +24,15 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, Te
 from llama_index.core.utils import get_tokenizer
 from pydantic import ValidationError
 
-from ctxarith import ArgumentError, Corpus, Policy, Principal, PrincipalRequired, RecordError
+from ctxarith import (
+    ArgumentError,
+    Corpus,
+    CrossEncoderReranker,
+    Policy,
+    Principal,
+    PrincipalRequired,
+    RecordError,
+)
 from llamaindex_ctxarith import (
     Bm25Fusion,
     CompositeRank,
@@ -37,6 +47,7 @@ from llamaindex_ctxarith import (
 )
 from tests.conftest import NOW
 from tests.fakes import WordEmbedder
+from tests.test_rerank import tiny  # noqa: F401
 
 ACME, BETA = Principal("acme"), Principal("beta")
 FACTS = {"slots": ["fee"], "subject": "lead"}
@@ -86,6 +97,8 @@ def test_each_step_keeps_the_contract_of_its_host(step: BaseNodePostprocessor) -
     assert [one.to_json() for one in again] == [one.to_json() for one in found]
     assert all(json.loads(one.to_json())["node"]["id_"] == one.node_id for one in found)
     assert step.to_dict()["class_name"] == type(step).__name__
+    copied = pickle.loads(pickle.dumps(step)).postprocess_nodes(GIVEN, query_bundle=bundle)
+    assert [one.to_json() for one in copied] == [one.to_json() for one in found]
     with ThreadPoolExecutor(4) as pool:
         answers = pool.map(lambda _: step.postprocess_nodes(GIVEN, query_bundle=bundle), range(8))
         assert all(ids(answer) == ids(found) for answer in answers)
@@ -322,3 +335,14 @@ def test_crowding_out_is_what_a_gate_cannot_mend_and_the_retriever_does() -> Non
     with Corpus.in_memory(embedder=WordEmbedder(), clock=clock) as corpus:
         found = CtxArithRetriever.from_nodes(nodes, corpus=corpus, principal=ACME).retrieve("annual fee")
     assert sorted(ids(found)) == ["a0", "a1", "a2", "a3", "a4"]
+
+
+def test_a_real_cross_encoder_reads_question_and_passage(tiny: Path) -> None:  # noqa: F811
+    scorer = CrossEncoderReranker(tiny, device="cpu")
+    texts = ["the fee", "the gate code is 7731", "filler"]
+    nodes = [scored(str(n), text, 0.5) for n, text in enumerate(texts)]
+    found = CrossEncoderRerank(scorer=scorer).postprocess_nodes(nodes, query_str="gate code")
+    raw = dict(zip("012", scorer("gate code", texts), strict=True))
+    assert ids(found) == sorted(raw, key=lambda name: -raw[name])
+    assert [one.node.metadata["ctx_evidence"]["reranked"]["rank"] for one in found] == [1, 2, 3]
+    assert all(json.loads(one.to_json())["score"] == one.score for one in found)

@@ -188,15 +188,34 @@ def test_a_query_engine_answers_from_the_callers_nodes_sync_and_async(two_tenant
     assert "99 EUR" not in str(answer)
 
 
-def test_a_chat_engine_keeps_its_callers_apart_over_turns(two_tenants: CtxArithRetriever) -> None:
-    for caller, own in ((ACME, {"a1"}), (BETA, {"b1", "b2"})):
-        chat = CondensePlusContextChatEngine.from_defaults(two_tenants, llm=MockLLM(), skip_condense=True)
-        for turn in range(3):
-            with acting_as(caller, thread_id=f"{caller.tenant}-chat"):
-                answer = chat.chat(f"what is the annual fee, turn {turn}?")
-                streamed = chat.stream_chat("annual fee")
-                assert "".join(streamed.response_gen)
-            assert set(ids(answer.source_nodes)) == set(ids(streamed.source_nodes)) == own
+def test_two_chats_side_by_side_over_thirty_turns_never_mix(two_tenants: CtxArithRetriever) -> None:
+    chats = {
+        caller: CondensePlusContextChatEngine.from_defaults(
+            two_tenants, llm=MockLLM(max_tokens=8), skip_condense=True
+        )
+        for caller in (ACME, BETA)
+    }
+    own = {ACME: {"a1"}, BETA: {"b1", "b2"}}
+
+    async def streamed(caller: Principal, question: str) -> Any:
+        answer = await chats[caller].astream_chat(question)
+        assert "".join([part async for part in answer.async_response_gen()])
+        return answer
+
+    for turn in range(30):
+        for caller, chat in chats.items():
+            question = f"what is the annual fee, turn {turn}?"
+            with acting_as(caller, thread_id="one name for both"):
+                answer: Any
+                if turn % 3 == 0:
+                    answer = chat.chat(question)
+                elif turn % 3 == 1:
+                    answer = asyncio.run(chat.achat(question))
+                else:
+                    answer = asyncio.run(streamed(caller, question))
+                stage = two_tenants.result(question).trace.stage
+            assert set(ids(answer.source_nodes)) == own[caller]
+            assert stage == "cited"
 
 
 def test_an_agents_tool_asks_the_plain_question_for_its_caller(two_tenants: CtxArithRetriever) -> None:
