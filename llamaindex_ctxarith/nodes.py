@@ -84,7 +84,7 @@ class NodeReader:
         """
         metadata = {k: v for k, v in node.metadata.items() if k not in (*_INGESTED, EVIDENCE, NOTE)}
         if node.ref_doc_id:
-            metadata = {"ref_doc_id": node.ref_doc_id, **metadata}
+            metadata["ref_doc_id"] = node.ref_doc_id
         reading = self._reading
         if self._tenant_is_open and "tenant" not in metadata:
             reading = reading.without_tenant()
@@ -142,8 +142,13 @@ def written_slots(node_id: str, metadata: Mapping[str, Any]) -> tuple[Slot, ...]
 
 def without_evidence(node: BaseNode) -> BaseNode:
     """A copy without what an earlier retrieval said of the node, and without its vector."""
-    metadata = {key: value for key, value in node.metadata.items() if key not in (EVIDENCE, NOTE)}
-    return node.model_copy(update={"metadata": metadata, "embedding": None})
+    told = (EVIDENCE, NOTE)
+    hidden = {
+        name: [key for key in getattr(node, name) if key not in told]
+        for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
+    }
+    metadata = {key: value for key, value in node.metadata.items() if key not in told}
+    return node.model_copy(update={"metadata": metadata, "embedding": None, **hidden})
 
 
 def node_of(record: Record) -> BaseNode:

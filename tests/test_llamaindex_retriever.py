@@ -29,12 +29,13 @@ from llama_index.core.schema import (
 )
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.utils import get_tokenizer
+from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.vector_stores.chroma import ChromaVectorStore
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 
 from ctxarith import ArgumentError, Corpus, Principal, PrincipalRequired, RuleSlots
-from llamaindex_ctxarith import ContextNode, CtxArithRetriever, acting_as
+from llamaindex_ctxarith import ContextNode, CtxArithRetriever, NodeReader, acting_as
 from tests.conftest import NOW
 from tests.fakes import WordEmbedder
 
@@ -102,6 +103,27 @@ def test_a_node_comes_back_as_it_was_with_the_evidence_hidden_from_the_models(co
     assert isinstance(found, ContextNode)
     assert found.hit is not None
     assert found.hit.record.source_id == "doc-7"
+
+
+def test_keys_that_no_record_holds_stay_with_the_node_and_its_document_is_its_own(corpus: Corpus) -> None:
+    odd = {"id": "x", "text": "y", "document": "z", "ctx_mine": 1, "ref_doc_id": "None", "metadata": {"a": 1}}
+    source = RelatedNodeInfo(node_id="doc-7")
+    node = TextNode(
+        id_="n1", text="annual fee", metadata=odd, relationships={NodeRelationship.SOURCE: source}
+    )
+    filters = MetadataFilters(
+        filters=[MetadataFilter(key="ref_doc_id", value=["doc-7"], operator=FilterOperator.IN)]
+    )
+    (found,) = CtxArithRetriever.from_nodes([node], corpus=corpus, filters=filters).retrieve("annual fee")
+    assert {key: found.node.metadata[key] for key in odd} == odd
+    assert corpus.get("n1")[0].source_id == "doc-7"
+
+
+def test_a_retrieved_node_that_is_added_again_changes_nothing(corpus: Corpus) -> None:
+    retriever = CtxArithRetriever.from_nodes([TextNode(id_="n1", text="annual fee")], corpus=corpus)
+    (found,) = retriever.retrieve("annual fee")
+    added = corpus.add([NodeReader().kept(found.node)])
+    assert (added.unchanged, added.corrected) == (1, 0)
 
 
 def test_a_record_without_a_node_becomes_one_with_its_date_and_source(corpus: Corpus) -> None:
