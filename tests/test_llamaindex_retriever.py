@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import chromadb
@@ -34,7 +35,7 @@ from llama_index.vector_stores.chroma import ChromaVectorStore
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 
-from ctxarith import ArgumentError, Corpus, Principal, PrincipalRequired, RuleSlots
+from ctxarith import ArgumentError, Corpus, Principal, PrincipalRequired, RuleSlots, rerank
 from llamaindex_ctxarith import ContextNode, CtxArithRetriever, NodeReader, acting_as
 from tests.conftest import NOW
 from tests.fakes import WordEmbedder
@@ -180,7 +181,7 @@ def test_fifty_requests_on_one_instance_never_mix(two_tenants: CtxArithRetriever
     assert all(found == (["a1"] if odd else ["b1", "b2"]) for odd, found in answers)
 
 
-def test_tasks_on_one_loop_never_mix_and_do_not_block_it(two_tenants: CtxArithRetriever) -> None:
+def test_tasks_on_one_loop_never_mix(two_tenants: CtxArithRetriever) -> None:
     async def ask(principal: Principal) -> list[str]:
         with acting_as(principal):
             await asyncio.sleep(0)
@@ -190,6 +191,40 @@ def test_tasks_on_one_loop_never_mix_and_do_not_block_it(two_tenants: CtxArithRe
         return list(await asyncio.gather(ask(ACME), ask(BETA), ask(ACME)))
 
     assert asyncio.run(both()) == [["a1"], ["b1", "b2"], ["a1"]]
+
+
+def test_the_loop_goes_on_while_a_question_is_embedded() -> None:
+    answered = Event()
+
+    class Waiting(WordEmbedder):
+        def embed_query(self, text: str) -> list[float]:
+            if not answered.wait(timeout=20):
+                raise TimeoutError("the loop stood still")
+            return super().embed_query(text)
+
+    async def answer() -> None:
+        answered.set()
+
+    async def both(retriever: CtxArithRetriever) -> list[str]:
+        found, _ = await asyncio.gather(retriever.aretrieve("annual fee"), answer())
+        return ids(found)
+
+    with Corpus.in_memory(embedder=Waiting(), clock=lambda: NOW) as corpus:
+        retriever = CtxArithRetriever.from_nodes([TextNode(id_="n1", text="annual fee")], corpus=corpus)
+        assert asyncio.run(both(retriever)) == ["n1"]
+
+
+def test_the_corpuss_reranker_leaves_its_rank_in_the_evidence() -> None:
+    def shared(query: str, passages: list[str]) -> list[float]:
+        return [float("pool" in passage) for passage in passages]
+
+    nodes = [TextNode(id_="fee", text="annual fee"), TextNode(id_="pool", text="annual fee of the pool")]
+    with Corpus.in_memory(embedder=WordEmbedder(), reranker=rerank(shared, scale="unit")) as corpus:
+        found = CtxArithRetriever.from_nodes(nodes, corpus=corpus, rerank=True).retrieve("annual fee")
+    assert [(one.node_id, one.node.metadata["ctx_evidence"]["reranked"]["rank"]) for one in found] == [
+        ("pool", 1),
+        ("fee", 2),
+    ]
 
 
 def test_a_follow_up_is_answered_from_what_the_thread_has_cited(two_tenants: CtxArithRetriever) -> None:
