@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ctxarith.errors import ArgumentError, CorpusClosed, RecordError
+from ctxarith.errors import ArgumentError, CorpusClosed, EmbeddingError, RecordError
 from ctxarith.gate import Gate
 from ctxarith.ingest.change import Added, Synced
 from ctxarith.ingest.prepare import once_each
 from ctxarith.model import Record
-from ctxarith.models.embedders import embedded, given_vectors
+from ctxarith.models.embedders import embedded, embedded_query, given_vectors
 from ctxarith.options import Setup
 from ctxarith.ports import Vector
 from ctxarith.progress import watching
@@ -55,6 +55,7 @@ class Intake:
         vectors: list[Vector | None] = [None] * len(prepared)
         if embeddings is not None:
             vectors = list(given_vectors(embeddings, len(prepared))) if prepared else []
+            self._check_given(vectors)
         unique = once_each(prepared)
         by_key = {record.key: vector for record, vector in zip(prepared, vectors, strict=True)}
         with watching(len(unique), "embedding") as watch:
@@ -63,6 +64,19 @@ class Intake:
                 lambda texts: embedded(self._setup.embedder, texts, watch=watch),
                 [by_key[record.key] for record in unique],
             )
+
+    def _check_given(self, vectors: Sequence[Vector | None]) -> None:
+        """The first vectors of a corpus must be as long as those of its model, which will ask."""
+        if self._shelf.snapshot.dimension is not None:
+            return
+        try:
+            length = len(embedded_query(self._setup.embedder, "dimension"))
+        except EmbeddingError:  # a model that cannot be asked now; the first question will tell
+            return
+        for vector in vectors:
+            if vector is not None and len(vector) != length:
+                rule = f"vectors of {len(vector)} numbers, and the corpus's model makes {length}"
+                raise ArgumentError("embeddings", len(vector), rule)
 
     def delete(
         self,
@@ -127,7 +141,7 @@ class Intake:
     @property
     def is_synced(self) -> bool:
         """Whether the store has been looked at: always, unless others write it (see `adopt`)."""
-        return self._shelf.is_synced
+        return self._shelf.looked
 
     @property
     def left_out(self) -> Sequence[tuple[str, str]]:

@@ -98,6 +98,11 @@ class ChromaCollection:
             if known:
                 self._asked(partial(self._collection.delete, ids=known))
 
+    def erase(self, ids: Iterable[str]) -> None:
+        """Remove, seen or not: what a failed request left in Chroma's log may appear yet."""
+        for part in self._parts(dict.fromkeys(ids), len):
+            self._asked(partial(self._collection.delete, ids=part))
+
     def _write(self, rows: Sequence[Kept]) -> None:
         self._insert(
             ids=[kept.name for kept in rows],

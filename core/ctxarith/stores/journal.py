@@ -179,7 +179,8 @@ class SqliteJournal:
             try:
                 return action()
             except sqlite3.Error as error:
-                raise StoreError(f"the journal {self._path!r} failed: {error}") from error
+                advice = "see that it can be written, or restore it from a copy"
+                raise StoreError(f"the journal {self._path!r} failed, {advice}: {error}") from error
 
 
 def _fields(record: Record | None) -> str | None:
