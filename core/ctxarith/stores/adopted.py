@@ -105,7 +105,7 @@ class Adopted:
         return (row for row in found if predicate.matches(row.record))
 
     def can(self, predicate: Predicate) -> bool:
-        """Nothing: Chroma's filters are about their keys."""
+        """Nothing: their keys are not ours."""
         return False
 
     def count(self) -> int:
