@@ -13,7 +13,7 @@ from ctxarith.flat import BESIDE, read_json, restore
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import And, Compare, Predicate
-from ctxarith.stores.collection import ChromaCollection, Kept, Raw, once_each, row_id
+from ctxarith.stores.collection import ChromaCollection, Kept, Raw, named, once_each, row_id
 from ctxarith.stores.foreign import Fields, Reading, names_a_tenant, unit_vector
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Adopted:
 
     Raises:
         ArgumentError: a field that cannot be mapped, or an unknown mode.
-        StoreError: Chroma fails; the vectors differ in length; a write to a followed collection.
+        StoreError: Chroma fails; vectors differ in length; a write to a followed collection.
     """
 
     name = "Chroma"
@@ -75,8 +75,7 @@ class Adopted:
     ) -> None:
         if mode not in ("owned", "followed"):
             raise ArgumentError("mode", mode, "'owned' or 'followed'")
-        named = f"{getattr(collection, 'name', '?')!r} ({getattr(collection, 'id', '?')})"
-        self.identity = f"the adopted Chroma collection {named}"
+        self.identity = f"the adopted Chroma collection {named(collection)}"
         self._collection = ChromaCollection(collection, advice=_ADVICE)
         self._fields = Reading.of(fields)
         self.reading = f"{mode}: {sorted((name, repr(key)) for name, key in (fields or {}).items())}"

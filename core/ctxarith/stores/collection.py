@@ -167,6 +167,11 @@ def row_id(key: RowKey) -> str:
     return f"{named}|{key.revision}" if key.revision else named
 
 
+def named(collection: Any) -> str:
+    """A collection's name and id."""
+    return f"{getattr(collection, 'name', '?')!r} ({getattr(collection, 'id', '?')})"
+
+
 def once_each(rows: Sequence[Row]) -> list[Row]:
     """The rows without repeated keys; the last one counts, as in a dict."""
     return list({row.key: row for row in rows}.values())
