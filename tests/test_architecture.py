@@ -18,13 +18,13 @@ PACKAGES = {
     "llamaindex_ctxarith": ROOT / "llamaindex_ctxarith",
 }
 LAYERS = (
-    *("errors", "instant", "normalise", "model", "plain", "conversation", "transcript", "flat", "kinds"),
-    *("predicate", "fields", "scopes", "where", "evidence", "policy", "ports", "durable", "algebra"),
-    *("plan", "index", "scene", "stages", "ingest", "ledger", "stores", "models", "measure", "progress"),
-    *("explain", "published", "run", "history", "feed", "remembered", "parts", "shelf", "shelves"),
-    *("options", "reembedding", "gate", "question", "intake", "opening", "reading", "confidence"),
-    *("session", "corpus", "load", "trial", "memory", "packet", "demo", "console", "show", "flags", "cli"),
-    *("__init__",),
+    *("errors", "lazy", "instant", "normalise", "model", "plain", "conversation", "transcript", "flat"),
+    *("kinds", "predicate", "fields", "scopes", "where", "evidence", "policy", "ports", "durable"),
+    *("algebra", "plan", "index", "scene", "stages", "ingest", "ledger", "stores", "models", "measure"),
+    *("progress", "explain", "published", "run", "history", "feed", "remembered", "parts", "shelf"),
+    *("shelves", "options", "reembedding", "gate", "question", "intake", "opening", "reading"),
+    *("confidence", "session", "corpus", "load", "trial", "memory", "packet", "demo", "console", "show"),
+    *("flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))

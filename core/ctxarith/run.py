@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ctxarith.errors import ArgumentError
 from ctxarith.evidence import Drop, Drops, Hit, Step, Trace
 from ctxarith.explain import Explanation, Why, explain, why
 from ctxarith.index.snapshot import Snapshot
+from ctxarith.lazy import lazy
 from ctxarith.plan import Plan
 from ctxarith.ports import TokenCounter, Vector, counted
 from ctxarith.published import published
@@ -78,7 +79,7 @@ class Result:
     def __repr__(self) -> str:
         return f"Result(text={self.text!r}, hits={self.hits!r}, tokens={self.tokens})"
 
-    @cached_property
+    @lazy
     def _page(self) -> Page:
         return self._made if isinstance(self._made, Page) else self._made()
 
@@ -107,7 +108,7 @@ class Result:
         """Mark to (source_id, version)."""
         return self._page.citations
 
-    @cached_property
+    @lazy
     def trace(self) -> Trace:
         """Everything that happened, in order."""
         return replace(self._trace, tokens=self._page.tokens)

@@ -13,10 +13,11 @@ import threading
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ctxarith.index.stopwords import STOP_WORDS
+from ctxarith.lazy import lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +107,7 @@ class Analyzer:
         quoted = _pattern(_QUOTED).findall(unicodedata.normalize("NFKC", text))
         return [words for words in map(self.words, quoted) if words]
 
-    @cached_property
+    @lazy
     def _forms(self) -> Callable[[str], Forms]:
         # Texts repeat their tokens far more often than they bring new ones.
         return lru_cache(maxsize=500_000)(self._split)
@@ -129,7 +130,7 @@ class Analyzer:
             return ""
         return self._stemmed(raw) if self.stem and raw.isascii() and raw.isalpha() else raw
 
-    @cached_property
+    @lazy
     def _stemmed(self) -> Callable[[str], str]:
         import snowballstemmer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -13,6 +12,7 @@ from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.dense import Scores
 from ctxarith.index.stack import Stack
 from ctxarith.index.vocabulary import MOST
+from ctxarith.lazy import lazy
 
 # For a word that the target rows do not hold: the terms taken for it, each with its weight below 1.
 Near = Mapping[str, Mapping[str, float]]
@@ -33,7 +33,7 @@ class Lexical:
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
 
-    @cached_property
+    @lazy
     def _lengths(self) -> NDArray[np.int64]:
         return self._stack.row("length").astype(np.int64)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.strings import Strings, spans
+from ctxarith.lazy import lazy
 
 # A word that many terms begin with says little; the shortest completions are kept.
 MOST = 50
@@ -80,22 +80,22 @@ class Vocabulary:
         joined = self._joined
         return [joined[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
-    @cached_property
+    @lazy
     def _joined(self) -> str:
         # Cut out of one text, a term costs a tenth of what decoding it costs.
         return self._terms.data.tobytes().decode("utf-8", "surrogatepass")
 
-    @cached_property
+    @lazy
     def _lengths(self) -> Rows:
         """Characters of each term: its bytes but those that continue a character."""
         begins = np.cumsum((self._terms.data & 0xC0) != 0x80)
         return np.diff(begins[self._terms.ends - 1], prepend=0) if len(self._terms) else _NONE
 
-    @cached_property
+    @lazy
     def _ends(self) -> Rows:
         return np.cumsum(self._lengths)
 
-    @cached_property
+    @lazy
     def _signatures(self) -> NDArray[np.uint64]:
         return _signatures(self._joined, self._lengths)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from ctxarith.index.dense import Scores
 from ctxarith.index.lexical import Near
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.index.stack import without_ties
+from ctxarith.lazy import lazy
 from ctxarith.ports import Vector
 
 _TOLD = 3
@@ -50,27 +50,27 @@ class Query:
         self._snapshot = snapshot
         self._embed = embed
 
-    @cached_property
+    @lazy
     def vector(self) -> Vector:
         """The embedding, shape (dimension,)."""
         return self._embed(self.text)
 
-    @cached_property
+    @lazy
     def terms(self) -> dict[str, int]:
         """The terms to look up, with their counts."""
         return self._snapshot.analyzer.query(self.text)
 
-    @cached_property
+    @lazy
     def unquoted(self) -> list[str]:
         """The terms outside quotation marks."""
         return self._snapshot.analyzer.unquoted(self.text)
 
-    @cached_property
+    @lazy
     def identifiers(self) -> list[str]:
         """The codes that the question names."""
         return self._snapshot.analyzer.identifiers(self.text)
 
-    @cached_property
+    @lazy
     def named(self) -> Mask:
         """The rows that hold exactly one of the identifiers."""
         return self._snapshot.lexical.holding(self.identifiers, every=False)
