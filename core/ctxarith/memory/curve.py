@@ -13,6 +13,9 @@ from ctxarith.models.tokens import token_counter
 from ctxarith.ports import counted
 
 
+_WIDTH = 500
+
+
 @dataclass(frozen=True, slots=True)
 class TurnTokens:
     """The tokens that a model is sent after a turn.
@@ -28,6 +31,28 @@ class TurnTokens:
     window: int
     summary: int
     whole: int
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Tokens after each turn, as bars in a notebook: the window dark, the whole conversation light."""
+
+    points: tuple[TurnTokens, ...]
+
+    def __str__(self) -> str:
+        last = self.points[-1] if self.points else TurnTokens(0, 0, 0, 0)
+        return f"after turn {last.turn}: {last.window} tokens in the window, {last.whole} in the whole"
+
+    def _repr_html_(self) -> str:
+        most = max((point.whole for point in self.points), default=0) or 1
+        return "".join(
+            '<div style="display:flex;align-items:center;height:7px">'
+            f'<span style="width:32px;font-size:7px">{point.turn}</span>'
+            f'<span style="width:{_WIDTH * point.window // most}px;height:5px;background:#4c78a8"></span>'
+            f'<span style="width:{_WIDTH * max(point.whole - point.window, 0) // most}px;height:5px;'
+            'background:#cfdceb"></span></div>'
+            for point in self.points
+        )
 
 
 def tokens_per_turn(messages: Iterable[Message], **options: Any) -> Iterator[TurnTokens]:
