@@ -22,7 +22,19 @@ LAYERS = (
     *("where", "evidence", "policy", "ports", "durable", "algebra", "plan", "index", "scene", "stages"),
     *("ingest", "ledger", "stores", "models", "measure", "progress", "explain", "run", "history", "feed"),
     *("parts", "remembered", "shelf", "shelves", "options", "reembedding", "gate", "question", "intake"),
-    *("opening", "reading", "confidence", "session", "corpus", "load", "trial", "memory", "packet", "demo"),
+    *(
+        "opening",
+        "reading",
+        "confidence",
+        "session",
+        "packet",
+        "running",
+        "corpus",
+        "load",
+        "trial",
+        "memory",
+        "demo",
+    ),
     *("console", "show", "flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")

@@ -21,6 +21,7 @@ from ctxarith.errors import (
     RecordError,
     ScopeError,
     StoreError,
+    Withheld,
 )
 from ctxarith.evidence import Decision, Drop, Found, Hit, Step, Trace
 from ctxarith.feed import Change
@@ -32,6 +33,10 @@ from ctxarith.measure.evaluate import Evaluation, evaluate
 from ctxarith.model import Record, Slot
 from ctxarith.models.embedders import SentenceTransformerEmbedder
 from ctxarith.models.rerankers import CrossEncoderReranker
+from ctxarith.packet.citations import Citations
+from ctxarith.packet.handle import Guard, Packet
+from ctxarith.packet.manifest import Manifest
+from ctxarith.packet.verdict import Revalidation
 from ctxarith.policy import Policy, Principal
 from ctxarith.run import Result
 from ctxarith.scopes import everyone, scope
@@ -55,6 +60,7 @@ __all__ = [
     "BudgetError",
     "Candidates",
     "Change",
+    "Citations",
     "Corpus",
     "CorpusClosed",
     "CrossEncoderReranker",
@@ -67,8 +73,11 @@ __all__ = [
     "Evaluation",
     "Evidence",
     "Found",
+    "Guard",
     "Hit",
+    "Manifest",
     "MissingExtra",
+    "Packet",
     "Pipeline",
     "Policy",
     "PredicateError",
@@ -77,6 +86,7 @@ __all__ = [
     "Record",
     "RecordError",
     "Result",
+    "Revalidation",
     "Rule",
     "RuleSlots",
     "ScopeError",
@@ -90,6 +100,7 @@ __all__ = [
     "Template",
     "Trace",
     "Verdict",
+    "Withheld",
     "at_least",
     "auto",
     "budget",

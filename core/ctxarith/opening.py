@@ -16,6 +16,7 @@ from ctxarith.remembered import searchable_keys
 from ctxarith.shelves import in_chroma, in_memory, open_shelf
 from ctxarith.stores.adopted import Adopted
 from ctxarith.stores.inmemory import InMemoryStore
+from ctxarith.stores.packets import SqlitePackets
 
 _COLLECTION_METHODS = ("get", "count", "add", "upsert", "delete")
 STORE_METHODS = ("write", "remove", "rows", "count", "select", "can", "scrub", "close")
@@ -46,6 +47,7 @@ class Opening(Intake):
                 path, setup.wanted, in_chroma if store is None else lambda folder, settings: Held(store)
             ),
             setup,
+            _packets(path),
         )
 
     @classmethod
@@ -90,7 +92,7 @@ class Opening(Intake):
         held = Held(store, adopted=True, followed=mode == "followed")
         if path is None:
             return cls(in_memory(held, setup.wanted), setup)
-        return cls(open_shelf(path, setup.wanted, lambda folder, settings: held), setup)
+        return cls(open_shelf(path, setup.wanted, lambda folder, settings: held), setup, _packets(path))
 
     @classmethod
     def reembed(cls, path: str | Path, **options: Unpack[Options]) -> Self:
@@ -105,4 +107,8 @@ class Opening(Intake):
         """
         setup = Setup.of(options)
         reembed(path, setup)
-        return cls(open_shelf(path, setup.wanted, in_chroma), setup)
+        return cls(open_shelf(path, setup.wanted, in_chroma), setup, _packets(path))
+
+
+def _packets(path: str | Path) -> SqlitePackets:
+    return SqlitePackets(Path(path).expanduser() / "packets.sqlite")

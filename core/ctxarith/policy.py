@@ -120,18 +120,30 @@ def permission(policy: Policy, principal: Principal, *, now: datetime, at: datet
     """
     moment = now if at is None else at
     standing = And.of(
-        Field("tenant") == principal.tenant,
-        _audience(principal),
-        _granted(principal),
-        _jurisdiction(policy, principal),
-        EVERY if policy.source_types is None else Field("source_type").is_in(policy.source_types),
-        _absent_or("embargo_until", Field("embargo_until") <= now),
+        rights(policy, principal),
+        not_embargoed(now),
         _absent_or("retain_until", Field("retain_until") > now),
         _absent_or("valid_from", Field("valid_from") <= moment),
         EVERY if at is None else _asserted_by(at),
     )
     visible = And.of(standing, _absent_or("valid_until", Field("valid_until") > moment))
     return Permission(visible, standing, Decision(True, policy.version, principal.scope_version), at)
+
+
+def rights(policy: Policy, principal: Principal) -> Predicate:
+    """What the caller may see whatever the time: tenant, audience, scopes, jurisdiction and kind of source."""
+    return And.of(
+        Field("tenant") == principal.tenant,
+        _audience(principal),
+        _granted(principal),
+        _jurisdiction(policy, principal),
+        EVERY if policy.source_types is None else Field("source_type").is_in(policy.source_types),
+    )
+
+
+def not_embargoed(now: datetime) -> Predicate:
+    """Records that are open by now."""
+    return _absent_or("embargo_until", Field("embargo_until") <= now)
 
 
 def dated_by(moment: datetime) -> Predicate:

@@ -1,0 +1,295 @@
+"""The packet itself: checked before each use, refreshed by retrieving anew, never patched."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from ctxarith.confidence import Verdict
+from ctxarith.errors import ArgumentError, CorpusClosed, Withheld
+from ctxarith.instant import TimeLike, instant
+from ctxarith.ledger import Ledger, ThreadKey
+from ctxarith.normalise import clean_text
+from ctxarith.packet.assembling import Assembled, assembled
+from ctxarith.packet.borrowed import Source
+from ctxarith.packet.citations import Citations, cited
+from ctxarith.packet.contract import contract
+from ctxarith.packet.keeping import Shelf, shelved
+from ctxarith.packet.manifest import MEMBERS, SCOPE_VERSION, Kept, Manifest, Member, Note
+from ctxarith.packet.revalidate import Check
+from ctxarith.packet.rights import owner_of
+from ctxarith.packet.verdict import DENY, REFRESH, Reason, Revalidation, judged
+from ctxarith.policy import Principal
+from ctxarith.run import Result
+from ctxarith.session import CITED, Session
+from ctxarith.stores.threads import MemoryThreads
+
+NOTES, NOTE_CHARACTERS = 64, 2_000
+
+
+class Packet:
+    """Temporary working memory for one task of one caller. Made by `Corpus.packet`.
+
+    Everything that hands out text looks first whether the packet may still be used, and raises
+    `Withheld` if not; what is stale is let go, so that no later call can show it. Left out, `principal`
+    is the one for whom the packet was made.
+    """
+
+    def __init__(self, made: Assembled, principal: Principal | None, source: Source, shelf: Shelf) -> None:
+        self._made = made
+        self._kept = made.kept
+        self._source = source
+        self._shelf = shelf
+        self._anonymous = principal is None
+        self._owner = source.gate.caller(principal)
+        self._lost: Revalidation | None = None
+        self._threads = MemoryThreads()
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        state = "" if self._lost is None else f", {self._lost.verdict}"
+        return f"Packet({self.manifest.packet_id!r}, {len(self.manifest.members)} members{state})"
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the packet says of itself."""
+        return self._kept.manifest
+
+    @property
+    def stored(self) -> Kept:
+        """What is stored of it: no text of a record."""
+        return self._kept
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What has been compared so far."""
+        return self._kept.notes
+
+    def revalidate(
+        self, principal: Principal | None = None, now: TimeLike | None = None, *, task: str | None = None
+    ) -> Revalidation:
+        """The verdict on reuse by this caller now: deny > unverified > refresh_required > reuse.
+
+        Args:
+            principal: who wants to use it, with today's grants.
+            now: the moment; the corpus's clock by default.
+            task: what for; refused if it is another task than the packet's.
+        """
+        moment = self._moment(now)
+        caller = self._caller(principal)
+        if task is not None and task != self._made.request.task:
+            return judged([Reason(DENY, SCOPE_VERSION, "the packet belongs to another task")])
+        with self._lock:
+            if self._lost is not None and owner_of(caller) == self._kept.owner:
+                return self._lost
+            known = [hit.record for hit in self._made.leaf.hits]
+            found = Check(self._kept, self._made.request, known, self._source).verdict(caller, moment)
+            if found.verdict in (DENY, REFRESH) and owner_of(caller) == self._kept.owner and now is None:
+                self._discard(found)
+            return found
+
+    def render(self, principal: Principal | None = None) -> str:
+        """The page: the same packet gives the same bytes.
+
+        Raises:
+            Withheld: the packet may not be used as it is.
+        """
+        with self._lock:
+            self.revalidate(principal).check()
+            return self._made.leaf.text
+
+    def prompt(self, question: str, principal: Principal | None = None) -> str:
+        """The page, then the notes, then a question: what stands first stays the same from turn to turn."""
+        with self._lock:
+            noted = [f"- {one.text}{''.join(f' [{mark}]' for mark in one.cites)}" for one in self.notes]
+            return "\n".join([self.render(principal), *(["Notes:", *noted] if noted else []), question])
+
+    def release(self, answer: str, principal: Principal | None = None) -> str:
+        """The answer, if the packet that it came from may still be used at this moment.
+
+        Raises:
+            Withheld: it may not; the answer must not leave.
+        """
+        self.revalidate(principal).check()
+        return answer
+
+    def guard(self, principal: Principal | None = None, *, refresh: bool = False) -> Guard:
+        """Around a model call: `with packet.guard(me) as g: answer = model(g.text); g.release(answer)`.
+
+        Args:
+            principal: who asks, with today's grants.
+            refresh: retrieve anew on the way in if that is required, instead of refusing.
+        """
+        return Guard(self, principal, refresh=refresh)
+
+    def refresh(self, principal: Principal | None = None) -> Packet:
+        """A new packet for the same request: retrieval runs again, nothing is patched, notes are gone.
+
+        Raises:
+            Withheld: the packet is another's, or the source cannot be reached.
+        """
+        caller = self._caller(principal)
+        if owner_of(caller) != self._kept.owner:
+            self.revalidate(caller).check()
+        why = self._source.unavailable()
+        if why:
+            self.revalidate(caller).check()
+            raise Withheld("unverified", [why], "current facts are withheld")
+        made = assembled(self._made.request, caller, self._source)
+        self._discard(judged([Reason(REFRESH, MEMBERS, "the packet was refreshed: use the new one")]))
+        fresh = Packet(made, None if self._anonymous else caller, self._source, self._shelf)
+        fresh.keep()
+        return fresh
+
+    def keep(self) -> None:
+        """Put the packet on the shelf, where it is found by its number until it expires."""
+        if self._made.request.restorable:
+            shelved(self._shelf, self._kept, self._source.gate.now())
+
+    def discard(self) -> None:
+        """Let go of the packet and its notes; the task is done."""
+        self._discard(judged([Reason(REFRESH, MEMBERS, "the packet was discarded")]))
+
+    def note(self, text: str, cites: int | str | Iterable[int | str] = ()) -> None:
+        """Keep what has been compared so far; it dies with the packet.
+
+        Args:
+            text: one finding.
+            cites: the marks, sources or record ids that it rests on.
+
+        Raises:
+            ArgumentError: names no member, or there are too many notes.
+            Withheld: the packet may not be used any more.
+        """
+        if not isinstance(text, str) or not text.strip() or len(text) > NOTE_CHARACTERS:
+            raise ArgumentError("text", text, f"a note of 1 to {NOTE_CHARACTERS} characters")
+        named = [cites] if isinstance(cites, int | str) else list(cites)
+        marks = tuple(dict.fromkeys(self._mark(one) for one in named))
+        with self._lock:
+            self.revalidate().check()
+            if len(self.notes) >= NOTES:
+                raise ArgumentError("notes", len(self.notes), f"a packet keeps at most {NOTES} notes")
+            clean = " ".join(clean_text(None, "text", text).split())
+            self._kept = replace(self._kept, notes=(*self.notes, Note(clean, marks)))
+            self.keep()
+
+    def verify_citations(self, answer: str) -> Citations:
+        """Whether every mark of an answer names a member at its version, and which sentences have none."""
+        if not isinstance(answer, str):
+            raise ArgumentError("answer", answer, "text")
+        return cited(answer, self._members())
+
+    def covers(self, question: str, principal: Principal | None = None) -> Verdict:
+        """Whether the packet's sources are enough for a question, by the gate of sessions."""
+        answer = self._session(principal, self._ledger()).retrieve(question, **self._made.request.asked)
+        reason = answer.trace.steps[0].note
+        return Verdict(answer.trace.stage == CITED, answer.trace.confidence or 0.0, reason)
+
+    def follow_up(self, question: str, principal: Principal | None = None) -> Result:
+        """Evidence for a further question: from the packet's sources if they cover it, else from the corpus.
+
+        So what the first retrieval missed does not blind the whole case. `Result.trace.stage` says which.
+        """
+        return self._session(principal, None).retrieve(question, **self._made.request.asked)
+
+    def contract(self) -> str:
+        """Which pipeline chose the members, the structure, the lifetime, and what forces a refresh."""
+        return contract(self.manifest, self._made.request)
+
+    def _discard(self, found: Revalidation) -> None:
+        with self._lock:
+            self._lost = found
+            leaf = replace(self._made.leaf, hits=(), text="")
+            self._made = replace(self._made, leaf=leaf)
+            self._kept = replace(self._kept, notes=())
+            self._shelf.remove(self.manifest.packet_id)
+
+    def _caller(self, principal: Principal | None) -> Principal:
+        if principal is None and not self._anonymous:
+            return self._owner
+        try:
+            return self._source.gate.caller(principal)
+        except CorpusClosed:
+            return self._owner
+
+    def _moment(self, now: TimeLike | None) -> datetime:
+        try:
+            return self._source.gate.now() if now is None else instant(now)
+        except ValueError as error:
+            raise ArgumentError("now", now, str(error)) from error
+
+    def _members(self) -> dict[str, Member]:
+        held = zip(self.manifest.members, self._kept.holdings, strict=True)
+        named: dict[str, Member] = {}
+        for mark, (member, holding) in enumerate(held, start=1):
+            named[str(mark)] = member
+            named.setdefault(holding.id, member)
+        return named
+
+    def _mark(self, named: int | str) -> int:
+        member = self._members().get(str(named))
+        sources = [one.source_id for one in self.manifest.members]
+        if member is not None:
+            return self.manifest.members.index(member) + 1
+        if named in sources:
+            return sources.index(str(named)) + 1
+        raise ArgumentError("cites", named, "a mark, source or record of this packet")
+
+    def _session(self, principal: Principal | None, ledger: Ledger | None) -> Session:
+        self.revalidate(principal).check()
+        caller = self._caller(principal)
+        key = ThreadKey(caller.tenant, caller.user or "", self.manifest.packet_id)
+        threads = self._threads if ledger is None else MemoryThreads()
+        begin = self._ledger()
+        threads.change(key, lambda known: known if known.questions else begin)
+        return Session(key, self._source.asking(caller), threads, capacity=len(self.manifest.members) + 64)
+
+    def _ledger(self) -> Ledger:
+        """What a thread knows that asked the packet's question first."""
+        key = ThreadKey(self._owner.tenant, self._owner.user or "", self.manifest.packet_id)
+        known = self._threads.get(key)
+        if known.questions:
+            return known
+        text = self._made.request.text
+        best = max(f.score for hit in self._made.result.hits for f in hit.found_by if f.source == "semantic")
+        sources = [member.source_id for member in self.manifest.members]
+        return Ledger().citing(sources, len(sources) or 1).asked(self._source.embed(text), best)
+
+
+class Guard:
+    """A packet in use: checked on the way in, and again before the answer leaves."""
+
+    def __init__(self, packet: Packet, principal: Principal | None, *, refresh: bool) -> None:
+        self.packet = packet
+        self._principal = principal
+        self._refresh = refresh
+
+    def __enter__(self) -> Self:
+        found = self.packet.revalidate(self._principal)
+        if self._refresh and found.verdict == REFRESH:
+            self.packet = self.packet.refresh(self._principal)
+            found = self.packet.revalidate(self._principal)
+        found.check()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held; what was not released has not left."""
+
+    @property
+    def text(self) -> str:
+        """The page for the prompt."""
+        return self.packet.render(self._principal)
+
+    def release(self, answer: str) -> str:
+        """The answer, if the packet may still be used now.
+
+        Raises:
+            Withheld: it may not.
+        """
+        return self.packet.release(answer, self._principal)
