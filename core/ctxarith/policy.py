@@ -131,7 +131,7 @@ def permission(policy: Policy, principal: Principal, *, now: datetime, at: datet
 
 
 def rights(policy: Policy, principal: Principal) -> Predicate:
-    """What the caller may see whatever the time: tenant, audience, scopes, jurisdiction and kind of source."""
+    """What the caller may see whatever the time: tenant, audience, scopes, jurisdiction, kind of source."""
     return And.of(
         Field("tenant") == principal.tenant,
         _audience(principal),

@@ -15,6 +15,7 @@ from ctxarith.ports import Vector
 from ctxarith.reading import Reading
 from ctxarith.run import Result, Tools, run
 from ctxarith.session import Asking
+from ctxarith.stores.adopted import Adopted
 
 
 class Running(Reading):
@@ -73,6 +74,8 @@ class Running(Reading):
         """Look whether the store behind the index can be reached, where that is a question."""
         if not self.is_synced:
             raise StoreError("others write this collection, and it was not looked at: call sync()")
-        probe = getattr(self._shelf.store, "probe", None)
-        if probe is not None:
+        store = self._shelf.store
+        if isinstance(store, Adopted):
+            store.count()
+        elif callable(probe := getattr(store, "probe", None)):
             probe()

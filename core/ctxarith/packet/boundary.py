@@ -9,7 +9,8 @@ import numpy as np
 from ctxarith.fields import Field
 from ctxarith.index.columns import Mask
 from ctxarith.index.snapshot import Snapshot
-from ctxarith.packet.related import Neighbours, frame, timed_fields
+from ctxarith.packet.neighbours import Neighbours
+from ctxarith.packet.related import frame, timed_fields
 from ctxarith.plan import Plan
 from ctxarith.predicate import And, Or, Predicate
 
@@ -32,12 +33,13 @@ def expiry(
     inside = mine & columns.mask(frame(plan), mine)
     rows, until = _few(snapshot, mine, names, since, until)
     beside = Neighbours(snapshot, mine)
-    for moment, row in sorted(
+    ahead: list[tuple[datetime, int]] = [
         (moment, row)
         for row in rows
         for name in names
         if (moment := getattr(snapshot.records[row], name)) and since < moment <= until
-    ):
+    ]
+    for moment, row in sorted(ahead):
         if inside[row] or beside.touches(snapshot.records[row], inside):
             return moment
     return until

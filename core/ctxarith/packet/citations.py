@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ctxarith.packet.manifest import Member
+from ctxarith.errors import ArgumentError
+from ctxarith.packet.manifest import Kept, Member
 
 _BRACKET = re.compile(r"\[([^\[\]\n]+)\](?!\()")
 _SENTENCE = re.compile(r"(?<=[.!?])((?:\s*\[[^\[\]\n]+\])*)\s+|(?<=[。！？।])((?:\s*\[[^\[\]\n]+\])*)|\n+")
@@ -56,6 +57,28 @@ def cited(answer: str, members: Mapping[str, Member]) -> Citations:
         tuple(mark for mark, found in marks.items() if found == "version"),
         tuple(one for one in _sentences(answer) if not _BRACKET.search(one)),
     )
+
+
+def named_members(kept: Kept) -> dict[str, Member]:
+    """What a packet holds, by the number of its mark and by the id of its record."""
+    held = list(zip(kept.manifest.members, kept.holdings, strict=True))
+    named = {str(mark): member for mark, (member, _) in enumerate(held, start=1)}
+    for member, holding in held:
+        named.setdefault(holding.id, member)
+    return named
+
+
+def mark_of(named: int | str, kept: Kept) -> int:
+    """The mark of a member that is named by it, by its source or by its record.
+
+    Raises:
+        ArgumentError: the packet holds no such member.
+    """
+    members, word = kept.manifest.members, str(named)
+    for mark, (member, holding) in enumerate(zip(members, kept.holdings, strict=True), start=1):
+        if word in (str(mark), member.source_id, holding.id):
+            return mark
+    raise ArgumentError("cites", named, "a mark, source or record of this packet")
 
 
 def _marks(bracket: str, members: Mapping[str, Member]) -> list[str]:

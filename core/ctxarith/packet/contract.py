@@ -10,7 +10,7 @@ from ctxarith.packet.request import Request
 
 
 def contract(manifest: Manifest, request: Request) -> str:
-    """Which pipeline chose the members, the structure, the lifetime, what forces a refresh, what marks mean."""
+    """Which pipeline chose the members, structure, lifetime, what forces a refresh, what marks mean."""
     arms = " | ".join(dict.fromkeys(arm.source for arm in request.pipeline.candidates.arms))
     conditions = dict.fromkeys(str(arm.condition) for arm in request.pipeline.candidates.arms)
     stages = " >> ".join(map(repr, request.pipeline.stages))
@@ -23,8 +23,8 @@ def contract(manifest: Manifest, request: Request) -> str:
         f"For the question: {request.text}",
         f"Structure: {structure}; at most {request.top} members and {request.tokens} tokens",
         f"Lifetime: assembled {iso(manifest.assembled_at)}, expires {iso(manifest.expires_at)}"
-        f" (at most {_spoken(request.lifetime)}, and never past a boundary of validity, embargo or retention)",
-        "Refreshed when: a member changes, is deleted or superseded; new evidence passes the conditions above;"
+        f" (at most {_spoken(request.lifetime)}, never past a boundary of validity, embargo or retention)",
+        "Refreshed when: a member changes, is deleted or superseded; new evidence passes these conditions;"
         " policy, scope version or scope change; it has expired",
         "Denied when: a member or the scope is no longer the caller's, or the packet is another's",
         "Withheld when: a dependency cannot be checked",

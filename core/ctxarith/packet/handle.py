@@ -12,21 +12,19 @@ from typing import Self
 from ctxarith.confidence import Verdict
 from ctxarith.errors import ArgumentError, CorpusClosed, Withheld
 from ctxarith.instant import TimeLike, instant
-from ctxarith.ledger import Ledger, ThreadKey
 from ctxarith.normalise import clean_text
 from ctxarith.packet.assembling import Assembled, assembled
 from ctxarith.packet.borrowed import Source
-from ctxarith.packet.citations import Citations, cited
+from ctxarith.packet.citations import Citations, cited, mark_of, named_members
 from ctxarith.packet.contract import contract
+from ctxarith.packet.following import Following
 from ctxarith.packet.keeping import Shelf, shelved
-from ctxarith.packet.manifest import MEMBERS, SCOPE_VERSION, Kept, Manifest, Member, Note
+from ctxarith.packet.manifest import MEMBERS, SCOPE_VERSION, Kept, Manifest, Note
 from ctxarith.packet.revalidate import Check
 from ctxarith.packet.rights import owner_of
 from ctxarith.packet.verdict import DENY, REFRESH, Reason, Revalidation, judged
 from ctxarith.policy import Principal
 from ctxarith.run import Result
-from ctxarith.session import CITED, Session
-from ctxarith.stores.threads import MemoryThreads
 
 NOTES, NOTE_CHARACTERS = 64, 2_000
 
@@ -47,7 +45,7 @@ class Packet:
         self._anonymous = principal is None
         self._owner = source.gate.caller(principal)
         self._lost: Revalidation | None = None
-        self._threads = MemoryThreads()
+        self._thread = Following(made, source)
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -168,7 +166,7 @@ class Packet:
         if not isinstance(text, str) or not text.strip() or len(text) > NOTE_CHARACTERS:
             raise ArgumentError("text", text, f"a note of 1 to {NOTE_CHARACTERS} characters")
         named = [cites] if isinstance(cites, int | str) else list(cites)
-        marks = tuple(dict.fromkeys(self._mark(one) for one in named))
+        marks = tuple(dict.fromkeys(mark_of(one, self._kept) for one in named))
         with self._lock:
             self.revalidate().check()
             if len(self.notes) >= NOTES:
@@ -181,20 +179,20 @@ class Packet:
         """Whether every mark of an answer names a member at its version, and which sentences have none."""
         if not isinstance(answer, str):
             raise ArgumentError("answer", answer, "text")
-        return cited(answer, self._members())
+        return cited(answer, named_members(self._kept))
 
     def covers(self, question: str, principal: Principal | None = None) -> Verdict:
         """Whether the packet's sources are enough for a question, by the gate of sessions."""
-        answer = self._session(principal, self._ledger()).retrieve(question, **self._made.request.asked)
-        reason = answer.trace.steps[0].note
-        return Verdict(answer.trace.stage == CITED, answer.trace.confidence or 0.0, reason)
+        self.revalidate(principal).check()
+        return self._thread.covers(question, self._caller(principal))
 
     def follow_up(self, question: str, principal: Principal | None = None) -> Result:
         """Evidence for a further question: from the packet's sources if they cover it, else from the corpus.
 
         So what the first retrieval missed does not blind the whole case. `Result.trace.stage` says which.
         """
-        return self._session(principal, None).retrieve(question, **self._made.request.asked)
+        self.revalidate(principal).check()
+        return self._thread.ask(question, self._caller(principal))
 
     def contract(self) -> str:
         """Which pipeline chose the members, the structure, the lifetime, and what forces a refresh."""
@@ -221,43 +219,6 @@ class Packet:
             return self._source.gate.now() if now is None else instant(now)
         except ValueError as error:
             raise ArgumentError("now", now, str(error)) from error
-
-    def _members(self) -> dict[str, Member]:
-        held = zip(self.manifest.members, self._kept.holdings, strict=True)
-        named: dict[str, Member] = {}
-        for mark, (member, holding) in enumerate(held, start=1):
-            named[str(mark)] = member
-            named.setdefault(holding.id, member)
-        return named
-
-    def _mark(self, named: int | str) -> int:
-        member = self._members().get(str(named))
-        sources = [one.source_id for one in self.manifest.members]
-        if member is not None:
-            return self.manifest.members.index(member) + 1
-        if named in sources:
-            return sources.index(str(named)) + 1
-        raise ArgumentError("cites", named, "a mark, source or record of this packet")
-
-    def _session(self, principal: Principal | None, ledger: Ledger | None) -> Session:
-        self.revalidate(principal).check()
-        caller = self._caller(principal)
-        key = ThreadKey(caller.tenant, caller.user or "", self.manifest.packet_id)
-        threads = self._threads if ledger is None else MemoryThreads()
-        begin = self._ledger()
-        threads.change(key, lambda known: known if known.questions else begin)
-        return Session(key, self._source.asking(caller), threads, capacity=len(self.manifest.members) + 64)
-
-    def _ledger(self) -> Ledger:
-        """What a thread knows that asked the packet's question first."""
-        key = ThreadKey(self._owner.tenant, self._owner.user or "", self.manifest.packet_id)
-        known = self._threads.get(key)
-        if known.questions:
-            return known
-        text = self._made.request.text
-        best = max(f.score for hit in self._made.result.hits for f in hit.found_by if f.source == "semantic")
-        sources = [member.source_id for member in self.manifest.members]
-        return Ledger().citing(sources, len(sources) or 1).asked(self._source.embed(text), best)
 
 
 class Guard:

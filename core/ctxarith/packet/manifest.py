@@ -25,7 +25,8 @@ class _Json:
 
     def as_json(self) -> str:
         """JSON text; `from_json` gives an equal value back."""
-        return str(_adapter(type(self)).dump_json(self).decode())
+        kind: Any = self.__class__
+        return str(_adapter(kind).dump_json(self).decode())
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -34,8 +35,9 @@ class _Json:
         Raises:
             ArgumentError: the text is no such JSON; a missing or an additional field is named.
         """
+        kind: Any = cls
         try:
-            made: Self = _adapter(cls).validate_json(text)
+            made: Self = _adapter(kind).validate_json(text)
         except ValueError as error:
             raise ArgumentError("json", text, str(error)) from error
         return made
@@ -43,11 +45,12 @@ class _Json:
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """The JSON schema of the value."""
-        return dict(_adapter(cls).json_schema())
+        kind: Any = cls
+        return dict(_adapter(kind).json_schema())
 
 
 @cache
-def _adapter(kind: type) -> Any:
+def _adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
 
 import numpy as np
 
 from ctxarith.durable import Entry
 from ctxarith.feed import following_of
 from ctxarith.index.analysis import Analyzer
-from ctxarith.index.columns import Mask
 from ctxarith.index.segment import Segment
 from ctxarith.index.slots import asserted
 from ctxarith.index.snapshot import Indexer, Snapshot
 from ctxarith.model import TIME_FIELDS, Record
 from ctxarith.packet.conditions import is_known
+from ctxarith.packet.neighbours import Neighbours, TooLargeError
 from ctxarith.plan import Plan
 from ctxarith.policy import Permission
 from ctxarith.ports import Row, RowKey
-from ctxarith.predicate import And, Exists, Or, Predicate
+from ctxarith.predicate import And, Or, Predicate
 from ctxarith.scene import Scene, set_scene
-
-# A component of the supersession graph that is larger is not compared: the write counts as related.
-_LARGEST = 2_000
-
-
-class _TooLargeError(Exception):
-    """More records hang together than are compared."""
 
 
 def frame(plan: Plan) -> Predicate:
@@ -164,7 +156,7 @@ class _Turned:
         changed = [record for pair in self._net.values() for record in pair if record is not None]
         try:
             rows = Neighbours(self._snapshot, standing).of(changed)
-        except _TooLargeError:
+        except TooLargeError:
             return "more records hang together with a write than are compared"
         now = {self._snapshot.key(row): self._snapshot.records[row] for row in rows}
         then = {key: record for key, record in now.items() if key not in self._net}
@@ -185,7 +177,7 @@ class _Turned:
     ) -> dict[RowKey, tuple[object, ...]]:
         if not records:
             return {}
-        shown = records.values()
+        shown = list(records.values())
         if is_known(frame(plan)):
             shown = [replace(record, text="") for record in shown]
         rows = [Row(record, np.ones(1, np.float32)) for record in shown]
@@ -222,59 +214,3 @@ def _states(scene: Scene) -> dict[RowKey, tuple[object, ...]]:
         heads = [snapshot.key(head) for head in retirement.heads(row) if target[head]] if retired else []
         states[snapshot.key(row)] = (retired, heads, retirement.stale_slots(row), retirement.flags(row))
     return states
-
-
-class Neighbours:
-    """The rows that hang together with some records by facts, ids and links, over any number of steps."""
-
-    def __init__(self, snapshot: Snapshot, among: Mask) -> None:
-        self._snapshot = snapshot
-        self._among = among
-
-    def of(self, records: Iterable[Record]) -> set[int]:
-        """Row numbers.
-
-        Raises:
-            _TooLargeError: they are too many to be compared.
-        """
-        found: set[int] = set()
-        ahead = list(records)
-        while ahead:
-            for row in self._beside(ahead.pop()):
-                if row not in found and self._among[row]:
-                    found.add(row)
-                    ahead.append(self._snapshot.records[row])
-            if len(found) > _LARGEST:
-                raise _TooLargeError
-        return found
-
-    def touches(self, record: Record, inside: Mask) -> bool:
-        """Whether a record hangs together with some row of a mask; too large to be sure counts."""
-        try:
-            return any(inside[row] for row in self.of([record]))
-        except _TooLargeError:
-            return True
-
-    def _beside(self, record: Record) -> Iterator[int]:
-        snapshot, tenant = self._snapshot, record.tenant
-        for slot in asserted(record):
-            if slot.subject is not None:
-                yield from map(int, snapshot.slots.of_fact(tenant, slot.subject, slot.attribute))
-        yield from snapshot.named(tenant, record.id)
-        for name in record.supersedes:
-            yield from snapshot.linked_to(tenant, name)
-        for name in {record.id, record.source_id}:
-            yield from (row for row in self._linking.get(name, ()) if self._of(row) == tenant)
-
-    def _of(self, row: int) -> str:
-        return self._snapshot.records[row].tenant
-
-    @cached_property
-    def _linking(self) -> dict[str, list[int]]:
-        """The rows that name each name in `supersedes`, whether or not it is there."""
-        rows = np.flatnonzero(self._snapshot.columns.mask(Exists("supersedes")) & self._among).tolist()
-        by_name: dict[str, list[int]] = defaultdict(list)
-        for row in rows:
-            for name in self._snapshot.records[row].supersedes:
-                by_name[name].append(row)
-        return by_name

@@ -27,6 +27,7 @@ MEMBERS, TOKENS = 8, 1_200
 LIFETIME = timedelta(hours=1)
 
 _ASKED = ("scope", "where", "top", "tokens", "as_of", "rank", "rerank", "include_superseded", "group_by")
+_PASSED = ("rank", "include_superseded", "group_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,41 +138,40 @@ def request(text: str, case: Case, asked: Mapping[str, Any], *, reranker: Rerank
     top, tokens = _bound("top", given["top"]), _bound("tokens", given["tokens"])
     as_of = _moment(given.get("as_of"))
     scope, condition = guard(given.get("scope")), where(given.get("where"))
-    kept = {name: given[name] for name in ("rank", "include_superseded", "group_by") if name in given}
-    question = Question(
-        scope=given.get("scope"),
-        where=condition,
-        top=top,
-        tokens=None,
-        reranking=reranking(reranker, given["rerank"]),
-        **kept,
-    )
+    kept: dict[str, Any] = {name: given[name] for name in _PASSED if name in given}
+    searched = {"scope": given.get("scope"), "where": condition, "top": top, **kept}
+    question = Question(**searched, tokens=None, reranking=reranking(reranker, given["rerank"]))
     pipeline = _pinning(question.pipeline(), cited)
     clean = clean_text(None, "query", text)
     plain: dict[str, Any] = {"text": clean, "top": top, "tokens": tokens, "rerank": given["rerank"], **kept}
     plain |= {"as_of": None if as_of is None else iso(as_of), "task": task, "cited": list(cited)}
     plain["lifetime"] = lifetime.total_seconds()
-    restorable = True
-    try:
-        plain |= {"scope": encoded(scope), "where": encoded(condition)}
-        plain["sections"] = [[label, encoded(rule)] for label, rule in sections]
-    except PredicateError:
-        restorable = False
-    session = {"scope": given.get("scope"), "where": condition, "top": top, "tokens": tokens, **kept}
+    conditions = _spelled(scope, condition, sections)
     return Request(
-        clean,
-        pipeline,
-        top,
-        tokens,
-        as_of,
-        sections,
-        cited,
-        task,
-        lifetime,
-        canonical(plain),
-        session,
-        restorable,
+        text=clean,
+        pipeline=pipeline,
+        top=top,
+        tokens=tokens,
+        as_of=as_of,
+        sections=sections,
+        cited=cited,
+        task=task,
+        lifetime=lifetime,
+        plain=canonical({**plain, **(conditions or {})}),
+        asked={**searched, "tokens": tokens},
+        restorable=conditions is not None,
     )
+
+
+def _spelled(
+    scope: Predicate, condition: Predicate, sections: Iterable[tuple[str, Predicate]]
+) -> dict[str, Any] | None:
+    """The conditions as JSON values; `None` if one is of the caller's own class."""
+    try:
+        labelled = [[label, encoded(rule)] for label, rule in sections]
+        return {"scope": encoded(scope), "where": encoded(condition), "sections": labelled}
+    except PredicateError:
+        return None
 
 
 def request_of(result: Result, case: Case, asked: Mapping[str, Any]) -> Request:

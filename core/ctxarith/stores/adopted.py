@@ -98,9 +98,8 @@ class Adopted:
         """The rows whose record matches, by evaluation in Python: their keys are not our fields."""
         rid = _one_id(predicate)
         near = self._collection.ids() if rid is None else [rid, *self._named([rid])]
-        return (
-            row for row in self._read(list(dict.fromkeys(near)), [], set()) if predicate.matches(row.record)
-        )
+        found = self._read(list(dict.fromkeys(near)), [], set())
+        return (row for row in found if predicate.matches(row.record))
 
     def can(self, predicate: Predicate) -> bool:
         """Nothing: Chroma's filters are about their keys."""
@@ -109,8 +108,6 @@ class Adopted:
     def count(self) -> int:
         """The number of rows in the collection, those that are left out among them."""
         return self._collection.count()
-
-    probe = count
 
     def write(self, rows: Sequence[Row]) -> None:
         """Insert or replace, each row whole; a row of theirs is replaced under its own Chroma id."""

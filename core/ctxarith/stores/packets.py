@@ -1,4 +1,4 @@
-"""Packets by their number, until they expire: in a dict, or in a SQLite file. No text of a record is in it."""
+"""Packets by their number, until they expire: in a dict, or in a SQLite file. No record's text is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ctxarith.errors import StoreError
 from ctxarith.instant import EPOCH
@@ -137,7 +137,7 @@ class SqlitePackets:
                 self._database.close()
                 self._database = None
 
-    def _run(self, sql: str, values: Iterable[object]) -> list[tuple[str, ...]]:
+    def _run(self, sql: str, values: Iterable[object]) -> list[tuple[Any, ...]]:
         return self._guarded(lambda database: database.execute(sql, tuple(values)).fetchall())
 
     def _guarded(self, action: Callable[[sqlite3.Connection], T]) -> T:
