@@ -269,7 +269,7 @@ def test_members_and_tokens_are_bounded_headings_included(make_corpus: MakeCorpu
     assert any("want of tokens" in one for one in packet.manifest.unresolved)
     for bad in ({"top": None}, {"tokens": None}, {"top": 0}, {"tokens": True}, {"colour": 1}):
         with pytest.raises(ArgumentError):
-            corpus.packet("fee", principal=ME, **bad)  # type: ignore[arg-type]
+            corpus.packet("fee", principal=ME, **bad)
 
 
 def test_sections_stand_in_their_order_and_an_empty_one_is_unresolved(corpus: Corpus) -> None:
@@ -478,7 +478,12 @@ def test_a_packet_outlives_its_process_without_a_text_in_its_file(tmp_path: Path
     sections = {"Fees": {"$or": [{"n": {"$gte": 1}}, {"tag": {"$in": ["x", 3]}}]}}
     with opened() as corpus:
         corpus.add([rec("a", "the fee is QUAGGA", metadata={"n": 1}), rec("b", "lift")])
-        asked = {"principal": ME, "task": "t", "scope": ["ops"], "where": {"n": {"$exists": True}}}
+        asked: dict[str, Any] = {
+            "principal": ME,
+            "task": "t",
+            "scope": ["ops"],
+            "where": {"n": {"$exists": True}},
+        }
         packet = corpus.packet("fee", sections=sections, **asked)
         packet.note("cheaper than last year", cites=[1])
         number, page = packet.manifest.packet_id, packet.render(ME)
