@@ -70,14 +70,15 @@ class Trip:
 
     def __init__(self, travel: Scenario, **options: Any) -> None:
         self.me, self.clock = travel.principal, Clock(travel.now)
-        self.opened: Callable[..., Corpus] = options.pop("opened", Corpus.in_memory)
-        self.corpus = self.opened(clock=self.clock, embedder=WordEmbedder(), **options)
+        opened: Callable[..., Corpus] = options.pop("opened", Corpus.in_memory)
+        self.corpus: Corpus = opened(clock=self.clock, embedder=WordEmbedder(), **options)
         self.corpus.add(travel.records())
         self.records = {one["id"]: one for one in travel.records()}
 
     def packet(self, **more: Any) -> Packet:
         asked = {"scope": "trips/japan-2026", "where": {"booking": "JPN-2026-0417"}, "top": 2, **more}
-        return self.corpus.packet(QUESTION, principal=self.me, task="JPN-2026-0417", **asked)
+        made: Packet = self.corpus.packet(QUESTION, principal=self.me, task="JPN-2026-0417", **asked)
+        return made
 
 
 @pytest.fixture
@@ -95,7 +96,9 @@ def test_the_packet_of_the_booking_holds_contract_v3_and_inspection_v2(trip: Tri
     # D0 is no longer valid and D5 is another tenant's: neither reaches retrieval, page or trace.
     for stranger in ("24 hours", "14 April", "room 201"):
         assert stranger not in text
-    met = {drop.id for drop in packet._made.result.drops} | {hit.id for hit in packet._made.result.hits}
+    result = packet._made.result
+    assert result is not None
+    met = {drop.id for drop in result.drops} | {hit.id for hit in result.hits}
     assert not met & {"D0", "D5", "sakura-inspection"}
 
 
@@ -156,7 +159,7 @@ def test_case_4_a_revoked_scope_denies_and_an_answer_in_flight_stays(trip: Trip)
     # The context is discarded, for everyone and for good.
     with pytest.raises(Withheld, match="deny"):
         packet.render(trip.me)
-    assert "10 April" not in repr(vars(packet)["_made"].leaf)
+    assert "10 April" not in repr(packet._made)
 
 
 def test_case_5_expired_with_the_source_down_is_unverified(
@@ -274,7 +277,11 @@ def test_members_and_tokens_are_bounded_headings_included(make_corpus: MakeCorpu
 
 def test_sections_stand_in_their_order_and_an_empty_one_is_unresolved(corpus: Corpus) -> None:
     corpus.add([rec("a", metadata={"kind": "quote"}), rec("b", metadata={"kind": "mail"}), rec("c")])
-    sections = {"Mails": field("kind") == "mail", "Quotes": {"kind": "quote"}, "Calls": {"kind": "call"}}
+    sections: dict[str, Any] = {
+        "Mails": field("kind") == "mail",
+        "Quotes": {"kind": "quote"},
+        "Calls": {"kind": "call"},
+    }
     packet = corpus.packet("fee", principal=ME, sections=sections)
     headings = [line for line in packet.render(ME).splitlines() if line.startswith("## ")]
     assert headings == ["## Mails", "## Quotes", "## Other evidence", "## Looked for and not found"]
@@ -313,7 +320,8 @@ def test_a_refresh_that_finds_the_same_gives_the_same_bytes(corpus: Corpus, cloc
 def test_boundaries_of_validity_embargo_and_retention_end_it(corpus: Corpus) -> None:
     soon = NOW + timedelta(minutes=10)
     for name in ("valid_from", "valid_until", "embargo_until", "retain_until"):
-        corpus.add([rec("a"), rec("b", **{name: soon})])
+        ending: dict[str, Any] = {name: soon}
+        corpus.add([rec("a"), rec("b", **ending)])
         assert corpus.packet(f"fee {name}", principal=ME).manifest.expires_at == soon
         corpus.delete(["a", "b"], tenant="acme")
     corpus.add([rec("a"), rec("b", scope="sales", valid_until=soon)])
@@ -330,11 +338,39 @@ def test_a_boundary_that_a_later_write_brings_counts_when_it_has_passed(corpus: 
     assert found.why == ("corpus_watermark: b in the predicate: a boundary has passed",)
 
 
+@pytest.mark.parametrize("how", ["deleted", "moved"])
+def test_old_values_in_the_predicate_concern_it_though_no_member_is_touched(corpus: Corpus, how: str) -> None:
+    corpus.add([rec("a"), rec("b", "something else"), rec("c", "something else", scope="sales")])
+    packet = corpus.packet("fee", principal=ME, top=1)
+    assert [one.id for one in packet.stored.holdings] == ["a"]
+    corpus.delete("c", tenant="acme")
+    assert packet.revalidate(ME).verdict == REUSE
+    if how == "deleted":
+        corpus.delete("b", tenant="acme")
+    else:
+        corpus.add([rec("b", "something else", scope="sales")])
+    assert packet.revalidate(ME).why == ("corpus_watermark: b in the predicate: came into or left it",)
+
+
+def test_what_was_let_go_is_still_judged_by_the_gravest_reason(corpus: Corpus) -> None:
+    corpus.add([rec("a")])
+    packet = corpus.packet("fee", principal=ME, scope="ops")
+    corpus.add([rec("a", "the fee is 12 EUR")])
+    assert packet.revalidate(ME).verdict == REFRESH
+    assert packet.revalidate(Principal("acme", user="eve")).of("member_versions") == ()
+    assert packet.revalidate(Principal("acme", user="ana", scopes=["hr"])).verdict == DENY
+    assert packet.revalidate(ME).verdict == DENY
+    other = corpus.packet("fee", principal=ME)
+    assert other.revalidate(ME, task="another").verdict == DENY
+    corpus.close()
+    assert other.revalidate(ME).verdict == UNVERIFIED
+
+
 def test_a_write_outside_the_predicate_that_retires_a_member_concerns_it(corpus: Corpus) -> None:
     slot = [{"subject": "h", "attribute": "fee", "value": 10}]
     corpus.add([rec("a", slots=slot, created_at="2026-01-01", metadata={"kind": "quote"})])
     packet = corpus.packet("fee", principal=ME, where={"kind": "quote"})
-    elsewhere = {"scope": "hr", "metadata": {"kind": "mail"}}
+    elsewhere: dict[str, Any] = {"scope": "hr", "metadata": {"kind": "mail"}}
     corpus.add([rec("older", slots=slot, created_at="2025-01-01", **elsewhere)])
     assert packet.revalidate(ME).verdict == REUSE
     corpus.add([rec("newer", slots=slot, created_at="2026-02-01", **elsewhere)])
@@ -412,7 +448,7 @@ def test_pk_03_a_packet_follows_every_write(corpus: Corpus) -> None:
         (lambda: corpus.add([rec("x2", "the fee is 14 EUR")]), "14 EUR"),
     ):
         old = corpus.packet("fee", principal=ME)
-        write()  # type: ignore[no-untyped-call]
+        write()
         assert old.revalidate(ME).verdict == REFRESH
         assert says in corpus.packet("fee", principal=ME).render(ME)
 

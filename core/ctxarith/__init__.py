@@ -29,12 +29,14 @@ from ctxarith.fields import field
 from ctxarith.history import Assertion
 from ctxarith.ingest.change import Added, Synced
 from ctxarith.ingest.slots import RuleSlots
+from ctxarith.measure.advise import Advice, advise
 from ctxarith.measure.evaluate import Evaluation, evaluate
 from ctxarith.model import Record, Slot
 from ctxarith.models.embedders import SentenceTransformerEmbedder
 from ctxarith.models.rerankers import CrossEncoderReranker
 from ctxarith.packet.citations import Citations
-from ctxarith.packet.handle import Guard, Packet
+from ctxarith.packet.guard import Guard
+from ctxarith.packet.handle import Packet
 from ctxarith.packet.manifest import Manifest
 from ctxarith.packet.verdict import Revalidation
 from ctxarith.policy import Policy, Principal
@@ -54,6 +56,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Added",
+    "Advice",
     "AlgebraError",
     "ArgumentError",
     "Assertion",
@@ -101,6 +104,7 @@ __all__ = [
     "Trace",
     "Verdict",
     "Withheld",
+    "advise",
     "at_least",
     "auto",
     "budget",

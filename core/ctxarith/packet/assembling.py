@@ -24,12 +24,12 @@ from ctxarith.run import Result
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A packet whole: what is stored of it, what was asked, and its page."""
+    """A packet whole: what is stored of it, what was asked, its page, and the run while it may be used."""
 
     kept: Kept
     request: Request
     leaf: Leaf
-    result: Result
+    result: Result | None
 
 
 def assembled(request: Request, principal: Principal, source: Source) -> Assembled:

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from ctxarith.confidence import Verdict
 from ctxarith.errors import ArgumentError, CorpusClosed, Withheld
@@ -18,6 +16,7 @@ from ctxarith.packet.borrowed import Source
 from ctxarith.packet.citations import Citations, cited, mark_of, named_members
 from ctxarith.packet.contract import contract
 from ctxarith.packet.following import Following
+from ctxarith.packet.guard import Guard
 from ctxarith.packet.keeping import Shelf, shelved
 from ctxarith.packet.manifest import MEMBERS, SCOPE_VERSION, Kept, Manifest, Note
 from ctxarith.packet.revalidate import Check
@@ -82,11 +81,14 @@ class Packet:
         if task is not None and task != self._made.request.task:
             return judged([Reason(DENY, SCOPE_VERSION, "the packet belongs to another task")])
         with self._lock:
-            if self._lost is not None and owner_of(caller) == self._kept.owner:
-                return self._lost
             known = [hit.record for hit in self._made.leaf.hits]
             found = Check(self._kept, self._made.request, known, self._source).verdict(caller, moment)
-            if found.verdict in (DENY, REFRESH) and owner_of(caller) == self._kept.owner and now is None:
+            if owner_of(caller) != self._kept.owner:
+                return found
+            if self._lost is not None:
+                # What was let go stays so, and something graver may have come.
+                return judged([*self._lost.reasons, *found.reasons])
+            if found.verdict in (DENY, REFRESH) and now is None:
                 self._discard(found)
             return found
 
@@ -202,7 +204,7 @@ class Packet:
         with self._lock:
             self._lost = found
             leaf = replace(self._made.leaf, hits=(), text="")
-            self._made = replace(self._made, leaf=leaf)
+            self._made = replace(self._made, leaf=leaf, result=None)
             self._kept = replace(self._kept, notes=())
             self._shelf.remove(self.manifest.packet_id)
 
@@ -219,38 +221,3 @@ class Packet:
             return self._source.gate.now() if now is None else instant(now)
         except ValueError as error:
             raise ArgumentError("now", now, str(error)) from error
-
-
-class Guard:
-    """A packet in use: checked on the way in, and again before the answer leaves."""
-
-    def __init__(self, packet: Packet, principal: Principal | None, *, refresh: bool) -> None:
-        self.packet = packet
-        self._principal = principal
-        self._refresh = refresh
-
-    def __enter__(self) -> Self:
-        found = self.packet.revalidate(self._principal)
-        if self._refresh and found.verdict == REFRESH:
-            self.packet = self.packet.refresh(self._principal)
-            found = self.packet.revalidate(self._principal)
-        found.check()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is held; what was not released has not left."""
-
-    @property
-    def text(self) -> str:
-        """The page for the prompt."""
-        return self.packet.render(self._principal)
-
-    def release(self, answer: str) -> str:
-        """The answer, if the packet may still be used now.
-
-        Raises:
-            Withheld: it may not.
-        """
-        return self.packet.release(answer, self._principal)
