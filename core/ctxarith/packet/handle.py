@@ -87,7 +87,9 @@ class Packet:
                 return found
             if self._lost is not None:
                 # What was let go stays so, and something graver may have come.
-                return judged([*self._lost.reasons, *found.reasons])
+                found = judged([*self._lost.reasons, *found.reasons])
+                self._lost = found if found.verdict == DENY and now is None else self._lost
+                return found
             if found.verdict in (DENY, REFRESH) and now is None:
                 self._discard(found)
             return found
