@@ -5,10 +5,10 @@ python -m benchmarks.packets [records]
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from statistics import mean, quantiles
 
 from ctxarith import Corpus
@@ -74,9 +74,11 @@ def _size(prompt: str) -> int:
 
 def _shared(prompts: Sequence[str]) -> float:
     """The mean share of a prompt's bytes that lie in the prefix common with the one before."""
-    pairs = zip(prompts, prompts[1:], strict=False)
-    shares = [len(os.path.commonprefix([a.encode(), b.encode()])) / _size(b) for a, b in pairs if a != b]
-    return mean(shares)
+    return mean(_common(a.encode(), b.encode()) / _size(b) for a, b in pairwise(prompts))
+
+
+def _common(one: bytes, other: bytes) -> int:
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import numpy as np
 from ctxarith.durable import Entry
 from ctxarith.feed import following_of
 from ctxarith.index.analysis import Analyzer
+from ctxarith.index.columns import Mask
 from ctxarith.index.segment import Segment
 from ctxarith.index.slots import asserted
 from ctxarith.index.snapshot import Indexer, Snapshot
@@ -158,6 +159,8 @@ class _Turned:
             rows = Neighbours(self._snapshot, standing).of(changed)
         except TooLargeError:
             return "more records hang together with a write than are compared"
+        if not self._inside[list(rows)].any():
+            return None
         now = {self._snapshot.key(row): self._snapshot.records[row] for row in rows}
         then = {key: record for key, record in now.items() if key not in self._net}
         then |= {key: before for key, (before, _) in self._net.items() if before is not None}
@@ -171,6 +174,14 @@ class _Turned:
             if self._guessed(now, then, was.keys() - self._net.keys()):
                 return "a guessed fact in the predicate was asserted by a write"
         return None
+
+    @property
+    def _inside(self) -> Mask:
+        """The rows that pass the predicate at either clock, retired or not."""
+        columns = self._snapshot.columns
+        seen = [columns.mask(one.visible) for one in self._permissions]
+        visible: Mask = np.logical_or.reduce(seen)
+        return visible & columns.mask(frame(self._watch.plan), visible)
 
     def _judged(
         self, records: Mapping[RowKey, Record], plan: Plan, clock: datetime
