@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memory
 import ranking
 import supersession
 
@@ -10,6 +11,7 @@ def main() -> None:
     """Run them on the sets that lie beside the repository."""
     supersession.main()
     ranking.main()
+    memory.main()
 
 
 if __name__ == "__main__":

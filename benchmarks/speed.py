@@ -38,11 +38,13 @@ from speed_peers import (
 )
 from speed_report import Ingest, Measured, Report, machine, render
 
+from ctxarith import Corpus
 from ctxarith.models.embedders import WordLlamaEmbedder
 
 T = TypeVar("T")
 
 LARGEST_BATCH = 5_000
+CITED = 50
 HERE = Path(__file__).resolve().parent
 
 
@@ -84,8 +86,9 @@ def measured(data: Data, scratch: Path, stack: ExitStack) -> Report:
     if ByHand.installed():
         peers.append(ByHand(data))
     rows = asked(data, peers)
+    follow_up = followed(data, ours.corpus)
     shape = {"records": len(data), "dimension": data.vectors.shape[1], "queries": len(data.queries)}
-    return Report(machine(), shape, ingest, serving, [peer.name for peer in peers], rows)
+    return Report(machine(), shape, ingest, serving, [peer.name for peer in peers], rows, follow_up)
 
 
 def ingested(data: Data, holders: Sequence[Holder]) -> list[float]:
@@ -128,6 +131,20 @@ def asked(data: Data, peers: Sequence[Peer]) -> list[Measured]:
             )
         )
     return measured
+
+
+def followed(data: Data, corpus: Corpus) -> dict[str, float]:
+    """A follow-up answered from 50 cited sources, and the same questions to the whole corpus, in turn."""
+    session = corpus.session("follow-ups", gate=lambda evidence: True)
+    session.cite(data.ids[:CITED])
+    session.retrieve(data.queries[0].text)
+    times: dict[str, list[float]] = {"cited": [], "whole": []}
+    for query in data.queries:
+        times["cited"].append(_timed(partial(session.retrieve, query.text))[0] * 1e3)
+        times["whole"].append(_timed(partial(corpus.retrieve, query.text))[0] * 1e3)
+    return {
+        f"{name}_p{share}": _percentile(taken, share) for name, taken in times.items() for share in (50, 95)
+    }
 
 
 def served(data: Data, scratch: Path) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class Report:
     serving: dict[str, Any]
     peers: list[str]
     rows: list[Measured]
+    follow_up: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, verdicts included."""
@@ -86,6 +87,8 @@ def verdicts(report: Report) -> list[Verdict]:
         Verdict("open and give the first answer in under 2 s", f"{answer:.2f} s", answer < 2),
         Verdict("ingest within 25 % of bare Chroma", f"{ours / bare - 1:+.0%}", ours <= 1.25 * bare),
     ]
+    cited = report.follow_up["cited_p95"]
+    found.append(Verdict("a follow-up from the cited set under 10 ms at p95", f"{cited:.1f} ms", cited < 10))
     if HAND in report.peers:
         over = [(row.times[WHOLE][0] - 2 * row.times[HAND][0], row.case) for row in report.rows]
         most, where = max(over)
@@ -103,6 +106,8 @@ def render(report: Report) -> str:
         _answers(report),
         _ingest(report),
         _serving(report.serving),
+        "a follow-up from 50 cited sources {cited_p50:.1f} / {cited_p95:.1f} ms, the same questions to "
+        "the whole corpus {whole_p50:.1f} / {whole_p95:.1f} ms".format(**report.follow_up),
         "\n".join(f"{'reached' if v.holds else 'MISSED '}  {v.bar}: {v.found}" for v in verdicts(report)),
     ]
     if HAND not in report.peers:

@@ -9,4 +9,9 @@ from ctxarith.errors import MissingExtra
 if find_spec("langchain_core") is None:
     raise MissingExtra(what="LangChain adapter", package="langchain_core", extra="langchain")
 
-__all__: list[str] = []
+from langchain_ctxarith.index import CtxArithIndex
+from langchain_ctxarith.rerank import CtxArithReranker
+from langchain_ctxarith.retriever import CtxArithRetriever
+from langchain_ctxarith.tool import as_agent_tool
+
+__all__ = ["CtxArithIndex", "CtxArithReranker", "CtxArithRetriever", "as_agent_tool"]

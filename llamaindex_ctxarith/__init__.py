@@ -10,4 +10,35 @@ from ctxarith.errors import MissingExtra
 if find_spec("llama_index") is None or find_spec("llama_index.core") is None:
     raise MissingExtra(what="LlamaIndex adapter", package="llama_index.core", extra="llamaindex")
 
-__all__: list[str] = []
+from llamaindex_ctxarith.caller import acting_as
+from llamaindex_ctxarith.filters import predicate_of
+from llamaindex_ctxarith.ingestion import EntityCounter, SlotExtractor, TokenCounter
+from llamaindex_ctxarith.nodes import ContextNode, NodeReader
+from llamaindex_ctxarith.policy_gate import PolicyGate
+from llamaindex_ctxarith.postprocessors import (
+    Bm25Fusion,
+    CompositeRank,
+    CrossEncoderRerank,
+    Supersession,
+    TokenBudget,
+    ctxarith_postprocessors,
+)
+from llamaindex_ctxarith.retriever import CtxArithRetriever
+
+__all__ = [
+    "Bm25Fusion",
+    "CompositeRank",
+    "ContextNode",
+    "CrossEncoderRerank",
+    "CtxArithRetriever",
+    "EntityCounter",
+    "NodeReader",
+    "PolicyGate",
+    "SlotExtractor",
+    "Supersession",
+    "TokenBudget",
+    "TokenCounter",
+    "acting_as",
+    "ctxarith_postprocessors",
+    "predicate_of",
+]

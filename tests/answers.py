@@ -96,4 +96,4 @@ def anew(rows: Iterable[Row]) -> Corpus:
     setup = Setup.of({"embedder": WordEmbedder(), "clock": lambda: NOW})
     store = InMemoryStore()
     store.write(list(rows))
-    return Corpus(in_memory(Held(store), setup.wanted), setup)
+    return Corpus(in_memory(Held(store, store.name), setup.wanted), setup)

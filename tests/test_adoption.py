@@ -89,6 +89,22 @@ def test_a_row_of_no_tenant_is_seen_by_nobody_and_named(collection: Any) -> None
         assert "d" not in found(corpus, principal=Principal(tenant))
 
 
+def test_rows_from_before_there_were_tenants_are_counted_and_come_back_once_tagged(
+    tmp_path: Path,
+) -> None:  # TN-06
+    theirs = client_in(tmp_path).create_collection("theirs", embedding_function=None)
+    put(theirs, **{f"old{n}": (f"annual fee {n}", {"kind": "note"}) for n in range(3)})
+    put(theirs, new=("annual fee 12", {"customer": "acme"}))
+    corpus = adopt(theirs, mode="followed", fields={"tenant": "customer"})
+    assert found(corpus) == ["new"]
+    assert found(corpus, principal=Principal("default")) == []
+    assert [rid for rid, _ in corpus.left_out] == ["old0", "old1", "old2"]
+    assert all("names no tenant" in reason for _, reason in corpus.left_out)
+    theirs.update(ids=["old0", "old1", "old2"], metadatas=[{"customer": "acme"}] * 3)
+    corpus.sync()
+    assert (found(corpus), corpus.left_out) == (["new", "old0", "old1", "old2"], ())
+
+
 def test_an_owned_collection_is_written_by_us_and_read_by_other_tools(collection: Any) -> None:
     corpus = adopt(collection)
     corpus.add([{"id": "a", "text": "The annual fee is 14 EUR", "tenant": "acme", "scope": "sales/eu"}])
@@ -156,9 +172,8 @@ def test_an_index_in_a_folder_is_opened_again_without_reading_the_collection(
 
 
 def test_vectors_of_another_length_than_the_models_are_refused_by_name(collection: Any) -> None:
-    corpus = Corpus.adopt(collection, fields=FIELDS)
-    with pytest.raises(Exception, match="64"):
-        corpus.retrieve("annual fee", principal=ACME)
+    with pytest.raises(ArgumentError, match=r"embedder.* 256 numbers and the collection's 64"):
+        Corpus.adopt(collection, fields=FIELDS)
 
 
 @pytest.mark.parametrize("wrong", [{"mode": "borrowed"}, {"fields": {"colour": "x"}}, {"fields": 7}])
@@ -223,3 +238,37 @@ def test_a_collection_of_llamaindex_is_adopted_asked_written_by_llamaindex_and_n
     store.delete_nodes(["one"])
     assert corpus.sync() == Synced(added=1, removed=1)
     assert found(corpus, "fee") == ["two"]
+
+
+def test_another_mapping_is_in_force_at_once_in_a_kept_folder(collection: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "index of theirs"
+    adopt(collection, path=folder).close()
+    with adopt(collection, path=folder, fields={**FIELDS, "audience": "area"}) as corpus:
+        assert found(corpus) == []
+        assert corpus.changes(1, principal=Principal("acme", groups=["sales/eu"]))[0].kind == "rebuilt"
+    with adopt(collection, path=folder, fields={"tenant": "area"}) as corpus:
+        assert found(corpus) == []
+        assert found(corpus, principal=Principal("sales/us")) == ["b"]
+
+
+def test_a_folder_belongs_to_one_store(collection: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "index of theirs"
+    adopt(collection, path=folder).close()
+    other = client_in(tmp_path / "others").create_collection("others", embedding_function=None)
+    put(other, z=FEES["a"])
+    with pytest.raises(StoreError, match="belongs to the adopted Chroma collection"):
+        adopt(other, path=folder)
+    with pytest.raises(StoreError, match="belongs to the adopted Chroma collection"):
+        Corpus.open(folder, embedder=WordEmbedder())
+    own = tmp_path / "own"
+    Corpus.open(own, embedder=WordEmbedder()).close()
+    with pytest.raises(StoreError, match="belongs to Chroma in this folder"):
+        adopt(collection, path=own)
+
+
+def test_a_row_that_is_nested_without_end_locks_nobody_out(collection: Any) -> None:
+    for key in ("ctx_record", "ctx_beside"):
+        put(collection, **{key: ("d", {"customer": "acme", "ctx_record": "{}", key: "[" * 99_999})})
+    corpus = adopt(collection)
+    assert found(corpus) == ["a", "b"]
+    assert {rid for rid, _ in corpus.left_out} == {"ctx_record", "ctx_beside", "d"}

@@ -47,6 +47,40 @@ def test_what_has_no_joint_letter_and_digit_is_no_identifier(text: str) -> None:
     assert ENGLISH.identifiers(text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["7-day-old", "30-year", "2-fold", "3.5-fold", "24-hour", "12-kg", "2nd-line", "1st-year", "30–day"],
+)
+def test_a_number_that_plain_words_follow_is_no_identifier(text: str) -> None:
+    assert ENGLISH.identifiers(f"a {text} case") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "KYO-H12",
+            "JPN-2026-0417",
+            "GJ-4521",
+            "INV_2024_07",
+            "p53-null",
+            "p53-R175H",
+            "covid-19",
+            "BRCA1-2",
+        ),
+        *("4521-B", "2026-JPN-0417", "30_day", "7-day-2", "10-K", "CVE-2023-4567", "4-1BB", "H1-day-old"),
+    ],
+)
+def test_what_holds_more_than_a_measure_is_an_identifier(text: str) -> None:
+    assert ENGLISH.identifiers(f"a {text} case") == [text.lower()]
+
+
+def test_a_measure_lifts_nobody_and_is_still_found() -> None:
+    counts = ENGLISH.terms("a 7-day-old kitten").counts
+    assert {"7-day-old", "7dayold", "7", "day", "old"} <= set(counts)
+    assert set(ENGLISH.query("7-day-old")) <= set(counts)
+
+
 @pytest.mark.parametrize("text", ["GJ-4521's fee", "GJ-4521’s fee", "“GJ-4521”", "(gj-4521):", "GJ-4521."])
 def test_what_stands_around_an_identifier_is_not_part_of_it(text: str) -> None:
     assert ENGLISH.identifiers(text) == ["gj-4521"]

@@ -18,23 +18,12 @@ PACKAGES = {
     "llamaindex_ctxarith": ROOT / "llamaindex_ctxarith",
 }
 LAYERS = (
-    *("errors", "instant", "normalise", "model", "plain", "flat", "kinds", "predicate", "fields", "scopes"),
-    *("where", "evidence", "policy", "ports", "durable", "algebra", "plan", "index", "scene", "stages"),
-    *("ingest", "ledger", "stores", "models", "measure", "progress", "explain", "run", "history", "feed"),
-    *("parts", "remembered", "shelf", "shelves", "options", "reembedding", "gate", "question", "intake"),
-    *(
-        "opening",
-        "reading",
-        "confidence",
-        "session",
-        "packet",
-        "running",
-        "corpus",
-        "load",
-        "trial",
-        "memory",
-        "demo",
-    ),
+    *("errors", "lazy", "instant", "normalise", "model", "plain", "conversation", "transcript", "flat"),
+    *("kinds", "predicate", "fields", "scopes", "where", "evidence", "policy", "ports", "durable"),
+    *("algebra", "plan", "index", "scene", "stages", "ingest", "ledger", "stores", "models", "measure"),
+    *("progress", "explain", "published", "run", "history", "feed", "remembered", "parts", "shelf"),
+    *("shelves", "options", "reembedding", "gate", "question", "intake", "opening", "reading"),
+    *("confidence", "session", "packet", "running", "corpus", "load", "trial", "memory", "demo"),
     *("console", "show", "flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
@@ -55,6 +44,7 @@ WIDE_DOORS = {
     "Opening.in_memory",
     "Opening.adopt",
     "Opening.reembed",
+    "Message.__init__",
     "Record.__init__",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -141,3 +142,18 @@ def test_a_cancelled_question_leaves_the_corpus_as_it_was(memory: Corpus) -> Non
     before = seen(memory.retrieve("fee"))
     asyncio.run(main())
     assert seen(memory.retrieve("fee")) == before
+
+
+def test_two_threads_embed_two_questions_at_once() -> None:
+    meeting = threading.Barrier(2, timeout=20)
+
+    class Waiting(WordEmbedder):
+        def embed_query(self, text: str) -> list[float]:
+            meeting.wait()
+            return super().embed_query(text)
+
+    corpus = Corpus.in_memory(embedder=Waiting(), clock=lambda: NOW)
+    corpus.add([Record(id="r1", text="fee")])
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(corpus.retrieve, ["fee", "annual fee"]))
+    assert [[hit.id for hit in result.hits] for result in found] == [["r1"], ["r1"]]

@@ -423,6 +423,33 @@ def test_an_explanation_says_what_became_of_an_id(fees: Run) -> None:
     assert lines[2] == "nobody: no such record for this caller"
 
 
+def test_an_auditor_reads_why_a_record_is_closed(run: Run, write: Write) -> None:
+    closed = {
+        "id": "x",
+        "text": "the fee",
+        "tenant": "acme",
+        "audience": ["board"],
+        "embargo_until": "2990-01-01",
+    }
+    run("ingest", write({"id": "a", "text": "fee", "tenant": "acme"}, closed))
+    asked = ("explain", "fee", "--tenant", "acme", "--auditors", "compliance", "--why", "x", "--json")
+    (line,) = told(run(*asked, "--group", "compliance"))["why"]["x"]
+    assert line.startswith("not permitted: audience (fails ")
+    assert "; embargo (fails " in line
+    assert told(run(*asked))["why"]["x"] == ["no such record for this caller"]
+    published = told(run(*asked, "--group", "compliance", "--as-published"))["funnel"]
+    assert [(step["stage"], step["count"]) for step in published[:2]] == [("records", 2), ("semantic", 2)]
+    assert refusal(run(*asked, "--as-published"))[0] == "ArgumentError"
+
+
+@pytest.mark.parametrize(("words", "ids"), [("plain", ["a", "b"]), ("fuzzy_prefix", ["b", "a"])])
+def test_a_query_says_how_its_words_are_taken(run: Run, write: Write, words: str, ids: list[str]) -> None:
+    run("ingest", write({"id": "a", "text": "lamp"}, {"id": "b", "text": "warranty"}))
+    assert found(run("query", "warrenty", "--words", words, "--rank", "fused", "--json")) == ids
+    explained = run("explain", "warrenty", "--words", words)
+    assert ("warrenti as warranti" in explained.stdout) == (words == "fuzzy_prefix")
+
+
 def test_an_explanation_as_json_is_the_query_with_the_verdicts(fees: Run) -> None:
     said = told(fees("explain", "fee", "--why", "nobody", "--json"))
     assert said["why"] == {"nobody": ["no such record for this caller"]}

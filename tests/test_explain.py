@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from rich.console import Console
 
 from ctxarith import (
     AlgebraError,
+    ArgumentError,
     Corpus,
+    Policy,
     Principal,
     PrincipalRequired,
     Record,
@@ -238,6 +241,151 @@ def test_not_permitted_is_answered_like_unknown(hidden: dict[str, Any]) -> None:
     assert answers[0] == answers[1]
     assert answers[0].lines == ("no such record for this caller",)
     assert not answers[0].found
+
+
+# The auditor's view
+
+
+AUDITED = Policy("7", source_types=["contract"], require_jurisdiction=True, auditors=["compliance"])
+AUDITOR = Principal("default", groups=["sales", "compliance"], scopes=["plant"], jurisdictions=["IN"])
+FAILED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"audience": ["board"]}, ["audience"]),
+    ({"scope": "hq"}, ["scope"]),
+    ({"jurisdiction": "JP"}, ["jurisdiction"]),
+    ({"jurisdiction": None}, ["jurisdiction"]),
+    ({"source_type": "mail"}, ["source type"]),
+    ({"embargo_until": "2026-07-01"}, ["embargo"]),
+    ({"retain_until": "2026-06-01"}, ["retention"]),
+    ({"valid_until": "2026-06-01"}, ["validity"]),
+    ({"valid_from": "2026-07-01"}, ["validity"]),
+    ({"scope": "hq", "audience": ["board"], "embargo_until": "2026-07-01"}, ["audience", "scope", "embargo"]),
+]
+OURS: dict[str, Any] = {"scope": "plant", "jurisdiction": "IN", "source_type": "contract"}
+
+
+def audited(*records: Record, policy: Policy = AUDITED) -> Corpus:
+    corpus = Corpus.in_memory(clock=lambda: NOW, embedder=WordEmbedder(), policy=policy)
+    corpus.add([record("a", **OURS), *records])
+    return corpus
+
+
+@pytest.mark.parametrize(("closed", "failed"), FAILED)
+def test_an_auditor_is_told_which_conditions_fail(closed: dict[str, Any], failed: list[str]) -> None:
+    corpus = audited(record("hid", **(OURS | closed)))
+    said = corpus.retrieve("fee", principal=AUDITOR).why("hid")
+    assert said.found
+    (line,) = said.lines
+    assert line.startswith("not permitted: ")
+    assert [one.split(" (fails ")[0] for one in line.removeprefix("not permitted: ").split("; ")] == failed
+
+
+@pytest.mark.parametrize(("closed", "_"), FAILED)
+def test_everybody_else_hears_the_same_of_closed_and_unknown_ids(closed: dict[str, Any], _: object) -> None:
+    hidden = record("hid", **(OURS | closed))
+    others = [
+        (AUDITED, replace(AUDITOR, groups=["sales"])),
+        (AUDITED, replace(AUDITOR, groups=["Compliance", "compliance ", "auditors"])),
+        (replace(AUDITED, auditors=()), AUDITOR),
+    ]
+    for policy, who in others:
+        with_it, without = audited(hidden, policy=policy), audited(policy=policy)
+        one, other = (corpus.retrieve("fee", principal=who).why("hid") for corpus in (with_it, without))
+        assert one == other
+        assert not one.found
+
+
+def test_an_auditor_learns_nothing_of_other_tenants() -> None:
+    corpus = audited(record("hid", **OURS, tenant="beta"), record("both", **(OURS | {"scope": "hq"})))
+    corpus.add([record("both", **OURS, tenant="beta")])
+    result = corpus.retrieve("fee", principal=AUDITOR)
+    assert result.why("hid").lines == ("no such record for this caller",)
+    assert len(result.why("both").lines) == 1
+    theirs = corpus.retrieve("fee", principal=replace(AUDITOR, tenant="beta"))
+    assert theirs.why("a").lines == ("no such record for this caller",)
+
+
+def test_no_filter_makes_an_auditor() -> None:
+    corpus = audited(record("hid", **(OURS | {"audience": ["board"]})))
+    who = replace(AUDITOR, groups=["sales"])
+    claims: list[Any] = [
+        {"audience": {"$contains": "compliance"}},
+        {"auditor": True},
+        {"groups": {"$in": ["compliance"]}},
+        {"auditors": "sales"},
+        field("audience").contains("compliance") | field("tenant").exists(),
+    ]
+    for where in claims:
+        assert not corpus.retrieve("fee", principal=who, where=where).why("hid").found
+
+
+def test_auditing_changes_nothing_but_why() -> None:
+    corpus = audited(record("hid", **(OURS | {"audience": ["board"]})), record("b", **OURS))
+    plain = Corpus.in_memory(clock=lambda: NOW, embedder=WordEmbedder(), policy=replace(AUDITED, auditors=()))
+    plain.add([record("a", **OURS), record("hid", **(OURS | {"audience": ["board"]})), record("b", **OURS)])
+    one, other = (held.retrieve("fee", principal=AUDITOR) for held in (corpus, plain))
+    assert (one.text, one.hits, one.drops) == (other.text, other.hits, other.drops)
+    assert steps(one) == steps(other)
+    assert one.why("a") == other.why("a")
+    assert corpus.get(["hid"], principal=AUDITOR) == []
+
+
+def test_an_auditor_sees_open_and_closed_versions_of_an_id_and_what_time_was_asked_about() -> None:
+    corpus = audited(
+        record("r", **OURS, version="1", created_at="2026-01-01"),
+        record("r", **(OURS | {"audience": ["board"]}), version="2", created_at="2026-05-01"),
+    )
+    lines = corpus.retrieve("fee", principal=AUDITOR).why("r").lines
+    assert lines[0].startswith("version 1: in the context")
+    assert lines[1].startswith("version 2: not permitted: audience")
+    (before,) = corpus.retrieve("fee", principal=AUDITOR, as_of="2025-01-01").why("r").lines[1:]
+    assert "audience" in before
+    assert "assertion" in before
+
+
+def test_an_auditor_draws_the_funnel_in_the_published_order() -> None:
+    ours = OURS | {"metadata": {"status": "final"}}
+    corpus = audited(
+        record("new", **ours, supersedes=["old"]),
+        record("old", **ours),
+        record("draft", **(OURS | {"metadata": {"status": "draft"}})),
+        record("office", **(ours | {"scope": "plant/office"})),
+        record("board", **(ours | {"audience": ["board"]})),
+        record("theirs", **ours, tenant="beta"),
+        record("lamp", "lamp", **(ours | {"scope": "hq"})),
+    )
+    query = ((semantic(depth=5) | lexical) & scope("plant") & (field("status") == "final")) - superseded
+    result = corpus.run(query >> rrf() >> top(1) >> budget(40), "fee lamp", principal=AUDITOR)
+    drawn = result.explain(as_published=True).as_dict()["funnel"]
+    assert [(step["stage"], step["count"]) for step in drawn] == [
+        ("records", 7),  # the other tenant's is not counted
+        ("semantic", 5),
+        ("lexical", 7),
+        ("recalled", 7),
+        ("permitted", 5),
+        ("scope", 5),
+        ("metadata", 3),
+        ("current", 2),
+        ("rrf", 2),
+        ("top", 1),
+        ("budget", 1),
+    ]
+    assert steps(result)["permitted"] == 5
+    assert "records" not in steps(result)
+
+
+@pytest.mark.parametrize("policy", [AUDITED, replace(AUDITED, auditors=()), None])
+def test_nobody_else_draws_it(policy: Policy | None) -> None:
+    corpus = Corpus.in_memory(clock=lambda: NOW, embedder=WordEmbedder(), policy=policy)
+    corpus.add([record("a", **OURS)])
+    result = corpus.retrieve("fee", principal=replace(AUDITOR, groups=["sales"]))
+    with pytest.raises(ArgumentError, match="for auditors"):
+        result.explain(as_published=True)
+
+
+@pytest.mark.parametrize("auditors", ["compliance", [1], None, True])
+def test_auditors_are_a_list_of_groups(auditors: Any) -> None:
+    with pytest.raises(ArgumentError, match="auditors"):
+        Policy(auditors=auditors)
 
 
 def test_filters_hold_counts_and_no_names(result: Result) -> None:

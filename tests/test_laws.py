@@ -8,21 +8,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ctxarith import (
-    Corpus,
     CtxArithError,
-    Principal,
     Record,
-    Result,
-    Slot,
     Template,
     everyone,
     semantic,
@@ -31,31 +25,10 @@ from ctxarith import (
 from ctxarith.models.tokens import TiktokenCounter
 from tests import strategies
 from tests.conftest import NOW
-from tests.fakes import WordEmbedder
+from tests.worlds import OPEN, QUERY, answers, drawn, in_memory
 
-QUERY = "valve pump KYO-H12"
 CL100K = TiktokenCounter("cl100k_base")
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def in_memory(*batches: Sequence[Record], **options: Any) -> Corpus:
-    corpus = Corpus.in_memory(**{"clock": lambda: NOW, "embedder": WordEmbedder(), **options})
-    for batch in batches:
-        corpus.add(batch)
-    return corpus
-
-
-def told(result: Result) -> dict[str, Any]:
-    """Everything that a result says, times of stages aside; floats to their last bit."""
-    return {
-        "text": result.text,
-        "hits": result.hits,
-        "bits": [(hit.score.hex(), [found.score.hex() for found in hit.found_by]) for hit in result.hits],
-        "drops": result.drops,
-        "steps": [(step.stage, step.count, step.note) for step in result.trace.steps],
-        "tokens": (result.tokens, result.naive_tokens),
-        "citations": dict(result.citations),
-    }
 
 
 # The budget
@@ -92,83 +65,8 @@ def test_the_text_never_exceeds_its_budget(
     assert [line.split("]")[0] for line in marks] == [f"[{n}" for n in range(1, len(result.hits) + 1)]
 
 
-# Small worlds, in which ids, texts, facts and links of different records meet. Drawn from a seed, since
-# that is ten times faster than drawing each field by itself; the seed of a failure is printed.
-
-
 SEEDS = st.integers(0, 2**64 - 1)
 MANY = settings(max_examples=3 * settings().max_examples)
-IDS = ("r1", "r2", "r3", "o'brien", "日本")
-CALLER = Principal("default", groups=["ops"], scopes=["acme"], jurisdictions=["IN"])
-BEFORE, AFTER = NOW - timedelta(days=9), NOW + timedelta(days=9)
-OPEN: tuple[dict[str, Any], ...] = (
-    {},
-    {},
-    {"scope": ""},
-    {"scope": "acme/ops"},
-    {"audience": ["sales", "ops"]},
-    {"jurisdiction": "IN"},
-    {"embargo_until": BEFORE, "retain_until": AFTER},
-)
-CLOSED: tuple[dict[str, Any], ...] = (
-    {"tenant": "beta"},
-    {"scope": "acme-corp"},
-    {"scope": "other/acme"},
-    {"audience": ["sales"]},
-    {"jurisdiction": "JP"},
-    {"embargo_until": AFTER},
-    {"retain_until": NOW},
-)
-
-
-def placed(chance: random.Random, rights: Sequence[dict[str, Any]]) -> Record:
-    """A record with any facts, dates and links to earlier ids (so never a loop of links)."""
-    number = chance.randrange(len(IDS))
-    start, end = sorted(chance.sample(strategies.DATES, 2))
-    several = chance.sample(
-        [(s, a) for s in strategies.SUBJECTS for a in strategies.ATTRIBUTES], chance.randrange(3)
-    )
-    values = [chance.choice((None, "a", 1, True)) for _ in several]
-    guess = chance.random() < 0.2
-    given: dict[str, Any] = {
-        "id": IDS[number],
-        "text": " ".join(chance.choices((*strategies.WORDS, *strategies.ODD_WORDS), k=chance.randrange(5))),
-        "version": chance.choice(("1", "2", "10")),
-        "source_id": chance.choice(("", "contract")),
-        "scope": "acme",
-        "created_at": chance.choice((None, *strategies.DATES)),
-        "valid_from": chance.choice((None, None, start)),
-        "valid_until": chance.choice((None, None, end)),
-        "slots": [Slot(*fact, value, guess) for fact, value in zip(several, values, strict=True)],
-        "supersedes": chance.sample(IDS[:number], min(number, chance.randrange(2))),
-        "metadata": chance.choice(({}, {"kind": "note"}, {"kind": "memo", "year": 2026})),
-    }
-    return Record(**given | chance.choice(rights))
-
-
-def drawn(chance: random.Random, rights: Sequence[dict[str, Any]], most: int) -> list[Record]:
-    made = (placed(chance, rights) for _ in range(chance.randint(1, most)))
-    return list({record.key: record for record in made}.values())
-
-
-def asked(chance: random.Random) -> dict[str, Any]:
-    return {
-        "rank": chance.choice(("auto", "fused", "composite")),
-        "include_superseded": chance.choice((False, True)),
-        "where": chance.choice(
-            (None, {"kind": "note"}, {"kind": {"$ne": "note"}}, {"year": {"$exists": False}})
-        ),
-        "scope": chance.choice((None, None, "acme", "acme/ops", "acme-corp", ["acme", "other"], [])),
-        "top": chance.choice((None, 1, 3)),
-        "tokens": chance.choice((None, 25, 400)),
-        "order": chance.choice(("rank", "edges", "chronological", "sections")),
-        "group_by": chance.choice((None, "source")),
-        "as_of": chance.choice((None, None, BEFORE, NOW - timedelta(days=31), AFTER)),
-    }
-
-
-def question(chance: random.Random) -> str:
-    return chance.choice((QUERY, "lamp", "fund 日本", "<|endoftext|>", "", 'KYO-H12\'s "valve pump"'))
 
 
 @given(SEEDS)
@@ -262,46 +160,6 @@ def test_retirement_is_what_the_rule_says(seed: int) -> None:
     result = in_memory(records).run((semantic & everyone) - superseded, "valve")
     assert {(drop.id, drop.record.version): set(drop.by) for drop in result.drops} == retired
     assert {hit.key for hit in result.hits} == current
-
-
-# Non-interference
-
-
-def answers(corpus: Corpus, chance: random.Random) -> list[Any]:
-    """All that the caller can learn, errors included."""
-    words, arguments = question(chance), asked(chance)
-    result = corpus.retrieve(words, principal=CALLER, **arguments)
-    everything: list[Any] = [told(result), [result.why(rid) for rid in (*IDS, "contract", "nobody")]]
-    everything += [corpus.history(subject, "fee", principal=CALLER) for subject in strategies.SUBJECTS]
-    everything.append(corpus.get([*IDS, "nobody"], principal=CALLER))
-    everything.append(corpus.count(arguments["where"], scope=arguments["scope"], principal=CALLER))
-    mistakes: list[dict[str, Any]] = [{"where": {"kind": {"$is": 1}}}, {"top": 0}, {"scope": "a//b"}]
-    for mistake in mistakes:
-        with pytest.raises(CtxArithError) as caught:
-            corpus.retrieve(words, principal=CALLER, **mistake)
-        everything.append((type(caught.value), str(caught.value)))
-    return everything
-
-
-@MANY
-@given(SEEDS)
-def test_what_the_caller_may_not_see_changes_nothing(seed: int) -> None:
-    chance = random.Random(seed)
-    seen = drawn(chance, OPEN, 5)
-    taken = {record.key for record in seen}
-    hidden = [record for record in drawn(chance, CLOSED, 6) if record.key not in taken]
-    both = in_memory(*chance.sample([hidden, seen], 2))
-    assert answers(both, random.Random(seed)) == answers(in_memory(seen), random.Random(seed))
-
-
-@given(SEEDS)
-def test_what_was_closed_before_its_correction_changes_nothing(seed: int) -> None:
-    chance = random.Random(seed)
-    seen = drawn(chance, OPEN, 5)
-    closed = [right for right in CLOSED if "tenant" not in right]
-    first = [replace(placed(chance, closed), id=r.id, version=r.version, supersedes=()) for r in seen]
-    corrected = in_memory(first, seen)
-    assert answers(corrected, random.Random(seed)) == answers(in_memory(seen), random.Random(seed))
 
 
 # Other processes

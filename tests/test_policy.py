@@ -565,6 +565,8 @@ def test_a_caller_sees_exactly_what_the_rules_allow(
     allowed = permission(policy, who, now=NOW, at=at)
     assert [allowed.visible.matches(row) for row in rows] == [permitted(row, who, policy, at) for row in rows]
     assert all(allowed.standing.matches(row) for row in rows if allowed.visible.matches(row))
+    named = [all(condition.matches(row) for _, condition in allowed.named) for row in rows]
+    assert named == [allowed.visible.matches(row) for row in rows]
 
 
 @pytest.mark.parametrize("name", ["delete", "retire", "purge", "holds", "ids_of"])

@@ -121,11 +121,17 @@ def test_recency_halves_every_thirty_days(age: float, expected: float) -> None:
     ],
 )
 @pytest.mark.parametrize("half_life", [30, 0.001])
-def test_a_date_in_the_future_is_age_nought(dated: datetime, half_life: float) -> None:
+def test_a_date_in_the_future_is_age_nought(dated: datetime, half_life: float) -> None:  # RE-03
     assert recency(dated, NOW, half_life) == 1.0
 
 
-def test_future_and_ancient_dates_rank_without_running_over() -> None:
+@pytest.mark.parametrize("dated", [datetime(1970, 1, 1, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)])
+@pytest.mark.parametrize("half_life", [30, 0.001])
+def test_an_ancient_date_weighs_next_to_nothing(dated: datetime, half_life: float) -> None:  # RE-03
+    assert 0.0 <= recency(dated, NOW, half_life) < 1e-100
+
+
+def test_future_and_ancient_dates_rank_without_running_over() -> None:  # RE-03
     far = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     dates = {"a": NOW, "b": NOW + timedelta(days=10), "c": far, "d": datetime(1, 1, 1, tzinfo=UTC)}
     corpus = near(dict.fromkeys(dates, 0.8), *(record(rid, created_at=at) for rid, at in dates.items()))

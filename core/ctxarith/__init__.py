@@ -5,6 +5,7 @@ context = (semantic & scope & metadata) - superseded >> rank >> top-k under a to
 
 from ctxarith.algebra import Candidates, Pipeline, Stage, lexical, semantic, superseded
 from ctxarith.confidence import Evidence, Verdict, cosine, coverage, relative, thread
+from ctxarith.conversation import Message, Point, Summary, ToolCall
 from ctxarith.corpus import Corpus
 from ctxarith.errors import (
     AlgebraError,
@@ -31,9 +32,15 @@ from ctxarith.ingest.change import Added, Synced
 from ctxarith.ingest.slots import RuleSlots
 from ctxarith.measure.advise import Advice, advise
 from ctxarith.measure.evaluate import Evaluation, evaluate
+from ctxarith.memory.digest import ExtractiveSummarizer
+from ctxarith.memory.recall import Recalled
+from ctxarith.memory.rolling import RollingMemory
+from ctxarith.memory.statements import StatementSlots
+from ctxarith.memory.window import Window
 from ctxarith.model import Record, Slot
 from ctxarith.models.embedders import SentenceTransformerEmbedder
 from ctxarith.models.rerankers import CrossEncoderReranker
+from ctxarith.models.summarizers import PromptSummarizer
 from ctxarith.packet.citations import Citations
 from ctxarith.packet.guard import Guard
 from ctxarith.packet.handle import Packet
@@ -75,21 +82,27 @@ __all__ = [
     "EncodingUnavailable",
     "Evaluation",
     "Evidence",
+    "ExtractiveSummarizer",
     "Found",
     "Guard",
     "Hit",
     "Manifest",
+    "Message",
     "MissingExtra",
     "Packet",
     "Pipeline",
+    "Point",
     "Policy",
     "PredicateError",
     "Principal",
     "PrincipalRequired",
+    "PromptSummarizer",
+    "Recalled",
     "Record",
     "RecordError",
     "Result",
     "Revalidation",
+    "RollingMemory",
     "Rule",
     "RuleSlots",
     "ScopeError",
@@ -97,12 +110,16 @@ __all__ = [
     "Session",
     "Slot",
     "Stage",
+    "StatementSlots",
     "Step",
     "StoreError",
+    "Summary",
     "Synced",
     "Template",
+    "ToolCall",
     "Trace",
     "Verdict",
+    "Window",
     "Withheld",
     "advise",
     "at_least",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ctxarith.errors import AlgebraError, ArgumentError
 from ctxarith.evidence import LEXICAL, SEMANTIC, Drop, Hit
@@ -92,6 +92,7 @@ class Arm:
     source: str
     depth: int
     exact: bool = False
+    fuzzy_prefix: bool = False
     guards: tuple[Predicate, ...] = ()
     condition: Predicate = EVERY
     current: bool = False
@@ -128,25 +129,30 @@ class Candidates:
     def __bool__(self) -> NoReturn:
         raise AlgebraError("a set of candidates has no truth value before it runs: use & and |")
 
-    def __call__(self, *, depth: int | None = None, exact: bool | None = None) -> Candidates:
-        """The same sources with another recall depth, or with exact matching of quoted phrases.
+    def __call__(
+        self, *, depth: int | None = None, exact: bool | None = None, fuzzy_prefix: bool | None = None
+    ) -> Candidates:
+        """The same sources with another recall depth, or another way of taking the words.
+
+        Args:
+            depth: how many records each source may find.
+            exact: quoted phrases, word by word, and identifiers must occur; of any source.
+            fuzzy_prefix: a word that none of the records holds is looked for as the beginning of a term,
+                from 3 letters, and as a misspelling: 1 edit from 4 letters, 2 from 8, digits never
+                edited. The match counts by the share of characters that agree. Words in quotation
+                marks are taken as they stand. Only lexical search uses it.
 
         Raises:
-            ArgumentError: for a depth below 1.
+            ArgumentError: for a depth below 1, or a mode that is neither on nor off.
         """
         if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 1):
             raise ArgumentError("depth", depth, "a positive whole number of records")
-        if not isinstance(exact, bool | None):
-            raise ArgumentError("exact", exact, "True or False")
-        changed = (
-            replace(
-                arm,
-                depth=arm.depth if depth is None else depth,
-                exact=arm.exact if exact is None else exact,
-            )
-            for arm in self.arms
-        )
-        return Candidates(tuple(changed))
+        for name, mode in (("exact", exact), ("fuzzy_prefix", fuzzy_prefix)):
+            if not isinstance(mode, bool | None):
+                raise ArgumentError(name, mode, "True or False")
+        given = {"depth": depth, "exact": exact, "fuzzy_prefix": fuzzy_prefix}
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return Candidates(tuple(replace(arm, **changes) for arm in self.arms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from ctxarith.models.embedders import SentenceTransformerEmbedder
 from ctxarith.models.rerankers import CrossEncoderReranker
 from ctxarith.models.tokens import token_counter
 from ctxarith.plain import record_from
+from ctxarith.question import Question
 from ctxarith.show import play, result_as_dict, show_funnel
 from ctxarith.stages.rerank import rerank
 from ctxarith.trial import Trial, assess
@@ -115,13 +116,16 @@ def query(
     tokens: flags.Tokens = 400,
     as_of: flags.AsOf = None,
     rank: flags.Rank = "auto",
+    words: flags.Words = "plain",
     include_superseded: flags.Superseded = False,
     as_json: flags.AsJson = False,
 ) -> None:
     """Print the context for a question."""
     with reported(as_json), existing(corpus) as opened:
+        places = flags.places_of(scope, inherit)
+        asked = Question(places, None, top, tokens, rank, include_superseded, words=words)
         result = opened.run(
-            flags.pipeline_of(flags.places_of(scope, inherit), where, rank, top, tokens, include_superseded),
+            flags.pipeline_of(asked, where),
             text,
             principal=flags.principal_of(opened, tenant, group, grant),
             as_of=as_of,
@@ -149,15 +153,18 @@ def explain(
     tokens: flags.Tokens = 400,
     as_of: flags.AsOf = None,
     rank: flags.Rank = "auto",
+    words: flags.Words = "plain",
     include_superseded: flags.Superseded = False,
     why: Annotated[list[str] | None, typer.Option(help="What became of this id; may be repeated.")] = None,
+    auditors: flags.Auditors = None,
+    as_published: flags.Published = False,
     as_json: flags.AsJson = False,
 ) -> None:
     """Print the funnel of a question, with what was left out and why."""
-    with reported(as_json), existing(corpus) as opened:
-        pipeline = flags.pipeline_of(
-            flags.places_of(scope, inherit), where, rank, top, tokens, include_superseded
-        )
+    with reported(as_json), existing(corpus, auditors) as opened:
+        places = flags.places_of(scope, inherit)
+        asked = Question(places, None, top, tokens, rank, include_superseded, words=words)
+        pipeline = flags.pipeline_of(asked, where)
         caller = flags.principal_of(opened, tenant, group, grant)
         if text is None:
             view = PlanView(opened.plan(pipeline, principal=caller, as_of=as_of))
@@ -165,10 +172,11 @@ def explain(
             return
         result = opened.run(pipeline, text, principal=caller, as_of=as_of)
         verdicts = {one: [line for line in result.why(one).lines] for one in why or []}
+        funnel = result.explain(as_published=as_published)
         if as_json:
-            print_json({**result_as_dict(result), "why": verdicts})
+            print_json({**result_as_dict(result), "funnel": funnel.as_dict()["funnel"], "why": verdicts})
             return
-        show_funnel(out, result.explain())
+        show_funnel(out, funnel)
         for one, lines in verdicts.items():
             for line in lines:
                 out.print(f"{one}: {line}", markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from ctxarith.corpus import Corpus
 from ctxarith.errors import ArgumentError, CtxArithError, StoreError
+from ctxarith.policy import Policy
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -25,11 +26,12 @@ _HARMLESS = "\n\t\u200c\u200d"
 
 
 @contextmanager
-def existing(folder: Path) -> Iterator[Corpus]:
-    """An existing corpus, opened; a folder without one is refused."""
+def existing(folder: Path, auditors: Sequence[str] | None = None) -> Iterator[Corpus]:
+    """An existing corpus, opened; a folder without one is refused. `auditors` is for `Policy`."""
     if not (folder / "journal.sqlite").exists():
         raise ArgumentError("corpus", str(folder), "no corpus there: `ctxarith ingest FILE --corpus DIR`")
-    with Corpus.open(folder) as opened:
+    policy = Policy(auditors=auditors) if auditors else None
+    with Corpus.open(folder, policy=policy) as opened:
         yield opened
 
 

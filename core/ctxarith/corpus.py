@@ -49,6 +49,7 @@ class Corpus(Running):
         tokens: int | None = 400,
         as_of: TimeLike | None = None,
         rank: str = "auto",
+        words: str = "plain",
         rerank: bool | int = False,
         include_superseded: bool = False,
         template: Template | None = None,
@@ -68,6 +69,8 @@ class Corpus(Running):
             tokens: at most this many tokens in `Result.text`; `None` for no limit.
             as_of: the time that the question is about.
             rank: "auto", "fused" or "composite".
+            words: "exact" where quoted phrases and identifiers must occur; "fuzzy_prefix" for words that
+                may be misspelt or unfinished.
             rerank: read the best hits (50, or this many) with the corpus's `reranker` before ranking.
             include_superseded: keep retired records, labelled and below their successors.
             template: what stands around the evidence.
@@ -83,6 +86,7 @@ class Corpus(Running):
             top=top,
             tokens=tokens,
             rank=rank,
+            words=words,
             include_superseded=include_superseded,
             template=template,
             order=order,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ctxarith.conversation import ConversationKey, Message, Summary
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey
 
@@ -107,6 +108,67 @@ class Journal(Protocol):
 
     def scrub(self, gone: Callable[[str, str], bool]) -> None:
         """Leave no trace of settled writes, nor in the feed of what a (tenant, id) held that is gone."""
+        ...
+
+    def close(self) -> None:
+        """Release the file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a thread stands: `generation` changes when it is cleared; 0 before its first turn.
+
+    Args:
+        last: the number of its last turn.
+        covers: the number of the last turn that its summary covers.
+    """
+
+    generation: int = 0
+    last: int = 0
+    covers: int = 0
+
+
+class Conversations(Protocol):
+    """Where conversations live. Turns are only added; a summary is replaced by compare-and-set.
+
+    So two processes on one thread never lose a turn, and of two summaries of the same turns one stands.
+    """
+
+    def head(self, key: ConversationKey) -> Head:
+        """Where a thread stands."""
+        ...
+
+    def append(self, key: ConversationKey, message: Message) -> Message:
+        """Add a message at the end, and give it back with its number; one with a known id is not added."""
+        ...
+
+    def since(self, generation: int, number: int) -> list[Message]:
+        """The turns after a number, oldest first."""
+        ...
+
+    def pinned(self, generation: int, upto: int) -> list[Message]:
+        """The system messages, and the last message of the user, among the turns 1 to `upto`."""
+        ...
+
+    def turn(self, generation: int, number: int) -> Message | None:
+        """One turn by its number; `None` where there is none."""
+        ...
+
+    def summary(self, generation: int) -> Summary:
+        """The summary of a thread; an empty one that covers nothing at first."""
+        ...
+
+    def replace(self, generation: int, summary: Summary, *, covered: int) -> bool:
+        """Put a summary in the place of the one that covers `covered` turns; whether it was that one."""
+        ...
+
+    def clear(self, key: ConversationKey) -> None:
+        """Delete a thread and leave no trace of its text."""
+        ...
+
+    def claim(self, key: ConversationKey) -> Lock:
+        """What keeps every other process and handle from summarising this thread."""
         ...
 
     def close(self) -> None:

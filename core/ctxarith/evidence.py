@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import overload
 
+from ctxarith.lazy import lazy
 from ctxarith.model import Record, Slot
 
 SEMANTIC = "semantic"
@@ -126,7 +126,7 @@ class Drops(Sequence[Drop]):
         # The columns behind the parts hold records that the caller may not see.
         return Drops, ([self.all],)
 
-    @cached_property
+    @lazy
     def all(self) -> tuple[Drop, ...]:
         """All of them."""
         return tuple(drop for part in self._parts for drop in part)

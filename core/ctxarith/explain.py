@@ -167,7 +167,11 @@ class Why:
 
 
 def why(record_id: str, hits: Sequence[Hit], trace: Trace, scene: Scene) -> Why:
-    """Evaluate the filters again for one record, or read its drop from the trace."""
+    """Evaluate the filters again for one record, or read its drop from the trace.
+
+    Not permitted and unknown are one answer, unless the policy lets the caller audit: then each
+    condition of the policy that a record of its own tenant fails is named.
+    """
     rows = scene.rows_of(record_id)
     if not rows:
         moment = scene.plan.permission.at
@@ -175,10 +179,16 @@ def why(record_id: str, hits: Sequence[Hit], trace: Trace, scene: Scene) -> Why:
         return Why(record_id, False, (f"no such record for this caller{looking_back}",))
     lines = []
     for row in rows:
-        record = scene.snapshot.records[row]
-        version = f"version {record.version}: " if len(rows) > 1 else ""
-        lines.append(version + _verdict(row, hits, trace, scene))
+        version = f"version {scene.snapshot.records[row].version}: " if len(rows) > 1 else ""
+        verdict = _verdict(row, hits, trace, scene) if scene.visible[row] else _closed(row, scene)
+        lines.append(version + verdict)
     return Why(record_id, True, tuple(lines))
+
+
+def _closed(row: int, scene: Scene) -> str:
+    record = scene.snapshot.records[row]
+    failed = [f"{n} (fails {c})" for n, c in scene.plan.permission.named if not c.matches(record)]
+    return f"not permitted: {'; '.join(failed)}"
 
 
 def _verdict(row: int, hits: Sequence[Hit], trace: Trace, scene: Scene) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,14 @@ Top = Annotated[int, typer.Option(help="At most this many records.")]
 Tokens = Annotated[int, typer.Option(help="At most this many tokens.")]
 AsOf = Annotated[str | None, typer.Option(help="The time that the question is about, ISO 8601.")]
 Rank = Annotated[str, typer.Option(help="auto, fused or composite.")]
+Words = Annotated[str, typer.Option(help="plain; exact: quoted phrases and codes must occur; fuzzy_prefix.")]
+Auditors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--auditors", help="With --why: a --group whose members see why a record is closed to them."
+    ),
+]
+Published = Annotated[bool, typer.Option("--as-published", help="For auditors: search first, filter after.")]
 Superseded = Annotated[bool, typer.Option("--include-superseded", help="Keep retired records, labelled.")]
 Fields = Annotated[
     list[str] | None,
@@ -51,10 +60,8 @@ Seed = Annotated[int, typer.Option(help="Of the bootstrap.", min=0)]
 DEFAULT_CORPUS = Path("corpus.ctxarith")
 
 
-def pipeline_of(
-    scope: Scope | None, where: str | None, rank: str, top: int, tokens: int, superseded_too: bool
-) -> Pipeline:
-    """The pipeline that the options ask for.
+def pipeline_of(asked: Question, where: str | None) -> Pipeline:
+    """The pipeline of a question with a filter in JSON.
 
     Raises:
         ArgumentError: the filter is not JSON.
@@ -63,7 +70,7 @@ def pipeline_of(
         condition = None if where is None else json.loads(where)
     except (ValueError, RecursionError) as error:
         raise ArgumentError("where", where, f"not JSON: {error}") from error
-    return Question(scope, condition, top, tokens, rank, superseded_too).pipeline()
+    return replace(asked, where=condition).pipeline()
 
 
 def principal_of(

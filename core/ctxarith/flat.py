@@ -70,7 +70,7 @@ def restore(flat: Mapping[str, Any], text: str) -> tuple[Record, int]:
     Raises:
         ValueError, KeyError, TypeError, CtxArithError: something else wrote this.
     """
-    beside = json.loads(flat[BESIDE])
+    beside = read_json(flat[BESIDE])
     if not isinstance(beside, dict) or not isinstance(beside.get("slots", []), list):
         raise ValueError(f"{BESIDE} is not what was written")
     times, lists = beside.get("times", {}), beside.get("lists", ())
@@ -90,6 +90,18 @@ def restore(flat: Mapping[str, Any], text: str) -> tuple[Record, int]:
         known = {**_ABSENT, **core, "text": text, "metadata": MappingProxyType(metadata)}
         return trusted(map(known.__getitem__, FIELDS)), revision
     return record_from({**core, "text": text, "metadata": metadata, "slots": slots}), revision
+
+
+def read_json(text: Any) -> Any:
+    """JSON that others may have written.
+
+    Raises:
+        ValueError, TypeError: it is none, or nested without end.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def _as_written(core: Mapping[str, Any]) -> bool:

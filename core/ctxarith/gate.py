@@ -68,5 +68,8 @@ class Gate:
     def _only_tenant(self) -> str:
         tenants = self.tenants()
         if len(tenants) > 1:
-            raise PrincipalRequired("this corpus holds more than one tenant: say for whom the call is made")
+            raise PrincipalRequired(
+                "this corpus holds more than one tenant: say for whom the call is made, "
+                "principal=Principal(tenant) or tenant=... (--tenant on the command line)"
+            )
         return next(iter(tenants), DEFAULT_TENANT)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ctxarith.errors import ArgumentError, CorpusClosed, RecordError
+from ctxarith.errors import ArgumentError, CorpusClosed, EmbeddingError, RecordError
 from ctxarith.gate import Gate
 from ctxarith.ingest.change import Added, Synced
 from ctxarith.ingest.prepare import once_each
 from ctxarith.model import Record
-from ctxarith.models.embedders import embedded, given_vectors
+from ctxarith.models.embedders import embedded, embedded_query, given_vectors
 from ctxarith.options import Setup
 from ctxarith.ports import Vector
 from ctxarith.progress import watching
@@ -51,12 +51,16 @@ class Intake:
             EmbeddingError, StoreError: nothing is visible; a retry embeds only the rest.
         """
         shelf = self._shelf
+        snapshot = shelf.snapshot
+        # Another process may have gone over to another model since this handle was opened.
+        shelf.check_model(self._setup.wanted["embedder"])
         if isinstance(records, Record | Mapping | str) or not isinstance(records, Iterable):
             raise ArgumentError("records", records, "a list of records")
         prepared = [self._preparation.prepare(one) for one in records]
         vectors: list[Vector | None] = [None] * len(prepared)
         if embeddings is not None:
             vectors = list(given_vectors(embeddings, len(prepared))) if prepared else []
+            self._check_given(vectors, snapshot.dimension)
         unique = once_each(prepared)
         by_key = {record.key: vector for record, vector in zip(prepared, vectors, strict=True)}
         with watching(len(unique), "embedding") as watch:
@@ -65,6 +69,19 @@ class Intake:
                 lambda texts: embedded(self._setup.embedder, texts, watch=watch),
                 [by_key[record.key] for record in unique],
             )
+
+    def _check_given(self, vectors: Sequence[Vector | None], known: int | None) -> None:
+        """The first vectors of a corpus must be as long as those of its model, which will ask."""
+        if known is not None:
+            return
+        try:
+            length = len(embedded_query(self._setup.embedder, "dimension"))
+        except EmbeddingError:  # a model that cannot be asked now; the first question will tell
+            return
+        for vector in vectors:
+            if vector is not None and len(vector) != length:
+                rule = f"vectors of {len(vector)} numbers, and the corpus's model makes {length}"
+                raise ArgumentError("embeddings", len(vector), rule)
 
     def delete(
         self,
@@ -132,7 +149,7 @@ class Intake:
     @property
     def is_synced(self) -> bool:
         """Whether the store has been looked at: always, unless others write it (see `adopt`)."""
-        return self._shelf.is_synced
+        return self._shelf.looked
 
     @property
     def left_out(self) -> Sequence[tuple[str, str]]:

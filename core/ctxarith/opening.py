@@ -8,12 +8,13 @@ from typing import Any, Literal, Self, Unpack
 
 from ctxarith.errors import ArgumentError
 from ctxarith.intake import Intake
+from ctxarith.models.embedders import embedded_query
 from ctxarith.options import Options, Setup
 from ctxarith.parts import Held
 from ctxarith.ports import Store
 from ctxarith.reembedding import reembed
 from ctxarith.remembered import searchable_keys
-from ctxarith.shelves import in_chroma, in_memory, open_shelf
+from ctxarith.shelves import Hold, in_chroma, in_memory, open_shelf
 from ctxarith.stores.adopted import Adopted
 from ctxarith.stores.inmemory import InMemoryStore
 from ctxarith.stores.packets import SqlitePackets
@@ -43,9 +44,7 @@ class Opening(Intake):
         if store is not None and not all(callable(getattr(store, name, None)) for name in STORE_METHODS):
             raise ArgumentError("store", store, f"a store has the methods {', '.join(STORE_METHODS)}")
         return cls(
-            open_shelf(
-                path, setup.wanted, in_chroma if store is None else lambda folder, settings: Held(store)
-            ),
+            open_shelf(path, setup.wanted, in_chroma if store is None else _over(store)),
             setup,
             _packets(path),
         )
@@ -54,7 +53,7 @@ class Opening(Intake):
     def in_memory(cls, **options: Unpack[Options]) -> Self:
         """A corpus that is gone with the process; for the options see `Options`."""
         setup = Setup.of(options)
-        return cls(in_memory(Held(InMemoryStore()), setup.wanted), setup)
+        return cls(in_memory(Held(InMemoryStore(), InMemoryStore.name), setup.wanted), setup)
 
     @classmethod
     def adopt(
@@ -78,7 +77,7 @@ class Opening(Intake):
             **options: see `Options`; the embedder must be the one that made the vectors.
 
         Raises:
-            ArgumentError: names the parameter.
+            ArgumentError: names the parameter; `embedder`, if its vectors have another length.
             StoreError: Chroma fails, or the folder cannot be used.
         """
         if not all(callable(getattr(collection, name, None)) for name in _COLLECTION_METHODS):
@@ -89,10 +88,18 @@ class Opening(Intake):
             {"subject": setup.subject_key, **(fields or {})} if isinstance(fields, Mapping | None) else fields
         )
         store = Adopted(collection, fields=named, mode=mode, prepare=prepare)
-        held = Held(store, adopted=True, followed=mode == "followed")
+        held = Held(store, store.identity, store.reading, adopted=True, followed=mode == "followed")
         if path is None:
-            return cls(in_memory(held, setup.wanted), setup)
-        return cls(open_shelf(path, setup.wanted, lambda folder, settings: held), setup, _packets(path))
+            corpus = cls(in_memory(held, setup.wanted), setup)
+        else:
+            hold = Hold(held.identity, lambda folder, settings: held)
+            corpus = cls(open_shelf(path, setup.wanted, hold), setup, _packets(path))
+        try:
+            corpus._check_vectors()
+        except BaseException:
+            corpus.close()
+            raise
+        return corpus
 
     @classmethod
     def reembed(cls, path: str | Path, **options: Unpack[Options]) -> Self:
@@ -108,6 +115,20 @@ class Opening(Intake):
         setup = Setup.of(options)
         reembed(path, setup)
         return cls(open_shelf(path, setup.wanted, in_chroma), setup, _packets(path))
+
+    def _check_vectors(self) -> None:
+        """The questions' model must be that of the rows; the length of its vectors is all one can see."""
+        known = self._shelf.snapshot.dimension
+        made = None if known is None else len(embedded_query(self._setup.embedder, "dimension"))
+        if made != known:
+            lengths = f"its vectors have {made} numbers and the collection's {known}"
+            rule = f"{lengths}: pass the model that made them"
+            raise ArgumentError("embedder", self._setup.wanted["embedder"], rule)
+
+
+def _over(store: Store) -> Hold:
+    identity = getattr(store, "identity", f"{type(store).__module__}.{type(store).__qualname__}")
+    return Hold(identity, lambda folder, settings: Held(store, identity))
 
 
 def _packets(path: str | Path) -> SqlitePackets:

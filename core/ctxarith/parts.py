@@ -9,6 +9,7 @@ from ctxarith.durable import Journal, Lock
 from ctxarith.errors import StoreError
 from ctxarith.ingest.write import Segments
 from ctxarith.ports import Store
+from ctxarith.remembered import READING, STORE
 from ctxarith.stores.threads import MemoryThreads, SqliteThreads
 
 
@@ -18,6 +19,8 @@ class Held:
 
     Args:
         store: where rows live.
+        identity: names the store; a folder belongs to one.
+        reading: how rows of others are read; an index that was made otherwise is made anew.
         may_hold: says, without opening the store, whether it may hold rows.
         own: it lies in our folder and is written by us alone.
         adopted: others made it, and it may hold rows that we leave out.
@@ -26,11 +29,18 @@ class Held:
     """
 
     store: Store
+    identity: str
+    reading: str = ""
     may_hold: Callable[[], bool] = lambda: True
     own: bool = False
     adopted: bool = False
     followed: bool = False
     sweep: Callable[[], object] = lambda: None
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the journal remembers of the store."""
+        return {STORE: self.identity, READING: self.reading}
 
 
 def check_ours(held: Held) -> None:

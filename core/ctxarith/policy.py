@@ -85,17 +85,28 @@ class Policy:
         version: carried on every hit, and part of every cache key.
         source_types: only these kinds of source, when given.
         require_jurisdiction: a record without a jurisdiction applies nowhere.
+        auditors: groups whose members `why` tells which conditions a record of their tenant fails;
+            nobody by default. It widens nothing else.
     """
 
     version: str = "1"
     source_types: Collection[str] | None = None
     require_jurisdiction: bool = False
+    auditors: Collection[str] = ()
 
     def __post_init__(self) -> None:
         _need_text("version", self.version)
         _need_bool("require_jurisdiction", self.require_jurisdiction)
         if self.source_types is not None:
             object.__setattr__(self, "source_types", _words("source_types", self.source_types))
+        object.__setattr__(self, "auditors", _words("auditors", self.auditors))
+
+    def lets_audit(self, principal: Principal) -> bool:
+        """Whether the caller may learn why a record is closed to it.
+
+        Takes both: a group that the policy names, and a principal that has it. A filter has no part in it.
+        """
+        return not set(self.auditors).isdisjoint(principal.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +114,17 @@ class Permission:
     """What one caller may see at one moment, in two readings.
 
     `visible` decides what is retrieved. `standing` ignores the upper end of validity and is used
-    for one question only: what still retires an older record (an expired successor does).
+    for one question only: what still retires an older record (an expired successor does). `named` are
+    the conditions of `visible`, each with the word that an auditor reads.
     """
 
     visible: Predicate
     standing: Predicate
     decision: Decision
     at: datetime | None = None
+    tenant: str = DEFAULT_TENANT
+    named: tuple[tuple[str, Predicate], ...] = ()
+    audited: bool = False
 
 
 def permission(policy: Policy, principal: Principal, *, now: datetime, at: datetime | None) -> Permission:
@@ -119,15 +134,30 @@ def permission(policy: Policy, principal: Principal, *, now: datetime, at: datet
     are judged at `now`, so that looking back in time never shows what is closed today.
     """
     moment = now if at is None else at
-    standing = And.of(
-        rights(policy, principal),
-        not_embargoed(now),
-        _absent_or("retain_until", Field("retain_until") > now),
-        _absent_or("valid_from", Field("valid_from") <= moment),
-        EVERY if at is None else _asserted_by(at),
+    standing = {
+        "tenant": Field("tenant") == principal.tenant,
+        "audience": _audience(principal),
+        "scope": _granted(principal),
+        "jurisdiction": _jurisdiction(policy, principal),
+        "source type": EVERY
+        if policy.source_types is None
+        else Field("source_type").is_in(policy.source_types),
+        "embargo": _absent_or("embargo_until", Field("embargo_until") <= now),
+        "retention": _absent_or("retain_until", Field("retain_until") > now),
+        "validity": _absent_or("valid_from", Field("valid_from") <= moment),
+        "assertion": EVERY if at is None else _asserted_by(at),
+    }
+    ended = _absent_or("valid_until", Field("valid_until") > moment)
+    everything = And.of(*standing.values())
+    return Permission(
+        And.of(everything, ended),
+        everything,
+        Decision(True, policy.version, principal.scope_version),
+        at,
+        principal.tenant,
+        (*standing.items(), ("validity", ended)),
+        policy.lets_audit(principal),
     )
-    visible = And.of(standing, _absent_or("valid_until", Field("valid_until") > moment))
-    return Permission(visible, standing, Decision(True, policy.version, principal.scope_version), at)
 
 
 def rights(policy: Policy, principal: Principal) -> Predicate:

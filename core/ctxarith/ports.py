@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxarith.conversation import Message, Summary
 from ctxarith.errors import ArgumentError
 from ctxarith.model import Record
 from ctxarith.predicate import Predicate
@@ -126,6 +127,18 @@ class LlamaIndexEmbedding(Protocol):
 
     def get_query_embedding(self, query: str, /) -> Any:
         """The vector of a query."""
+        ...
+
+
+class Summarizer(Protocol):
+    """Compresses what has become old in a conversation; a plain function fits.
+
+    It is called behind, never while someone appends or reads; one call at a time for a thread. What it
+    may do wrong (raise, hang, return too much or nothing) is taken care of by the caller.
+    """
+
+    def __call__(self, previous: Summary, turns: Sequence[Message], /) -> Summary | str:
+        """A summary of the previous one and the newly old turns: points that cite their turns, or prose."""
         ...
 
 

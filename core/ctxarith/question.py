@@ -18,6 +18,7 @@ from ctxarith.where import Where, where
 ScopeLike = str | Scope | Sequence[str] | None
 
 _RANKS = ("auto", "fused", "composite")
+_WORDS = ("plain", "exact", "fuzzy_prefix")
 
 
 def guard(given: ScopeLike) -> Predicate:
@@ -58,6 +59,7 @@ class Question:
     order: str = "rank"
     group_by: str | None = None
     reranking: Stage | None = None
+    words: str = "plain"
 
     def pipeline(self) -> Pipeline:
         """`((semantic | lexical) & scope & where) - superseded >> rrf() >> rank >> top >> budget`.
@@ -71,7 +73,10 @@ class Question:
             raise ArgumentError("include_superseded", self.include_superseded, "True or False")
         if not isinstance(self.rank, str) or self.rank not in _RANKS:
             raise ArgumentError("rank", self.rank, f"one of {', '.join(_RANKS)}")
-        found = (semantic | lexical) & guard(self.scope) & where(self.where)
+        if not isinstance(self.words, str) or self.words not in _WORDS:
+            raise ArgumentError("words", self.words, f"one of {', '.join(_WORDS)}")
+        sources = (semantic | lexical)(exact=self.words == "exact", fuzzy_prefix=self.words == "fuzzy_prefix")
+        found = sources & guard(self.scope) & where(self.where)
         pipeline = (found if self.include_superseded else found - superseded) >> rrf(group_by=self.group_by)
         if self.reranking is not None:
             pipeline = pipeline >> self.reranking

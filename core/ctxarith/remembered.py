@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from ctxarith.durable import HOLDS, NO, YES, Journal
 from ctxarith.errors import ArgumentError, EmbedderMismatch, StoreError
 
+# Which store a folder belongs to, and how its rows were read when the index was made.
+STORE, READING = "store", "reading"
+
 
 def check_whole(known: Mapping[str, str], *, holds: bool) -> None:
     """Refuse a folder of which one half is gone: an empty corpus is not what was there.
@@ -61,20 +64,35 @@ def searchable_keys(settings: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(filter(None, settings.get("searchable", "").split("\n")))
 
 
-def check_model(settings: Mapping[str, str], name: str, length: int) -> None:
+def check_model(settings: Mapping[str, str], name: str, length: int | None = None) -> None:
     """Refuse vectors of another model, or of another length, than the corpus holds.
 
     Raises:
         EmbedderMismatch: names both.
     """
-    known, dimension = settings["embedder"], settings.get("dimension", str(length))
+    known, dimension = settings["embedder"], settings.get("dimension") or str(length)
     if known != name:
         raise EmbedderMismatch(known, name)
-    if dimension != str(length):
+    if length is not None and dimension != str(length):
         raise EmbedderMismatch(f"{known} of dimension {dimension}", f"vectors of dimension {length}")
 
 
 def present(size: int, dimension: int | None) -> dict[str, str]:
     """What the store must hold when it is opened again."""
-    holds = {HOLDS: YES if size else NO}
-    return holds if dimension is None else {**holds, "dimension": str(dimension)}
+    # An empty corpus takes vectors of any length.
+    width = "" if not size else str(dimension or "")
+    return {HOLDS: YES if size else NO, "dimension": width}
+
+
+def check_store(known: Mapping[str, str], identity: str) -> None:
+    """Refuse to open a folder over another store than the one it belongs to: two would hold one corpus.
+
+    Raises:
+        StoreError: names both.
+    """
+    owner = known.get(STORE, identity)
+    if owner != identity:
+        raise StoreError(
+            f"this folder belongs to {owner} and was opened over {identity}: open it with that store, by "
+            "Corpus.open(path, store=...) or Corpus.adopt(collection, path=...)"
+        )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from ctxarith.errors import ArgumentError
 from ctxarith.evidence import Drop, Drops, Hit, Step, Trace
 from ctxarith.explain import Explanation, Why, explain, why
 from ctxarith.index.snapshot import Snapshot
+from ctxarith.lazy import lazy
 from ctxarith.plan import Plan
 from ctxarith.ports import TokenCounter, Vector, counted
+from ctxarith.published import published
 from ctxarith.scene import Scene, set_scene
 from ctxarith.stages.assemble import Budget
 from ctxarith.stages.pool import Pool
@@ -53,12 +55,18 @@ class Result:
     """
 
     def __init__(
-        self, hits: tuple[Hit, ...], page: Page | Callable[[], Page], trace: Trace, scene: Scene | None
+        self,
+        hits: tuple[Hit, ...],
+        page: Page | Callable[[], Page],
+        trace: Trace,
+        scene: Scene | None,
+        query: Query | None = None,
     ) -> None:
         self._hits = hits
         self._made = page
         self._trace = trace
         self._scene = scene
+        self._query = query
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Result):
@@ -71,7 +79,7 @@ class Result:
     def __repr__(self) -> str:
         return f"Result(text={self.text!r}, hits={self.hits!r}, tokens={self.tokens})"
 
-    @cached_property
+    @lazy
     def _page(self) -> Page:
         return self._made if isinstance(self._made, Page) else self._made()
 
@@ -100,7 +108,7 @@ class Result:
         """Mark to (source_id, version)."""
         return self._page.citations
 
-    @cached_property
+    @lazy
     def trace(self) -> Trace:
         """Everything that happened, in order."""
         return replace(self._trace, tokens=self._page.tokens)
@@ -129,14 +137,21 @@ class Result:
     def staged(self, stage: str, confidence: float, step: Step) -> Result:
         """The same answer, as the stage of a session that gave it; the step comes first in the funnel."""
         trace = replace(self._trace, stage=stage, confidence=confidence, steps=(step, *self._trace.steps))
-        return Result(self._hits, self._made, trace, self._scene)
+        return Result(self._hits, self._made, trace, self._scene, self._query)
 
-    def explain(self) -> Explanation:
-        """The funnel: prints as text or a rich table, and as bars in a notebook."""
-        return explain(self.trace)
+    def explain(self, *, as_published: bool = False) -> Explanation:
+        """The funnel: prints as text or a rich table, and as bars in a notebook.
+
+        `as_published` draws it for an auditor as if the search came first; see `published`.
+        """
+        if not as_published:
+            return explain(self.trace)
+        if self._query is None:
+            raise ArgumentError("as_published", as_published, "a stored result knows its own order alone")
+        return explain(published(self.trace, self.scene, self._query))
 
     def why(self, record_id: str) -> Why:
-        """What became of one record. Not permitted and unknown give the same answer."""
+        """What became of one record. Not permitted and unknown give the same answer, but to an auditor."""
         if not isinstance(record_id, str):
             raise ArgumentError("record_id", record_id, "the id of a record")
         return why(record_id, self.hits, self.trace, self.scene)
@@ -168,7 +183,8 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
     clock = _Clock()
     scene = set_scene(plan, snapshot, at, clock.step)
     succession = Succession()
-    hits: Sequence[Hit] = _retrieved(scene, Query(text, snapshot, tools.embed), succession, clock)
+    query = Query(text, snapshot, tools.embed)
+    hits: Sequence[Hit] = _retrieved(scene, query, succession, clock)
     drops: list[Sequence[Drop]] = [sorted(succession.drops.values(), key=lambda drop: drop.record.key)]
     for stage in plan.stages:
         hits, dropped = stage(hits, moment)
@@ -184,7 +200,7 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
         stages=tuple(map(repr, plan.stages)),
         naive_tokens=int(snapshot.token_counts[scene.target].sum()),
     )
-    return Result(hits, partial(_page, plan, hits, moment), trace, scene)
+    return Result(hits, partial(_page, plan, hits, moment), trace, scene, query)
 
 
 def _moment(snapshot: Snapshot, at: datetime, tools: Tools, text: str) -> Moment:
@@ -213,7 +229,7 @@ def _retrieved(scene: Scene, query: Query, succession: Succession, clock: _Clock
         found = recall(planned.arm, query, scene.snapshot, target=target, retired=uncounted)
         rule = Supersession(scene.snapshot, scene.retirement, target, keep=not plan.current)
         rankings[planned.name] = rule.settle(found, succession)
-        clock.step(planned.name, len(rankings[planned.name]))
+        clock.step(planned.name, len(rankings[planned.name]), found.note)
     pool = pooled(scene, rankings, query, succession)
     if len(rankings) > 1:
         found_by = np.sum([ranks.rank > 0 for ranks in pool.table.found.values()], axis=0)

@@ -44,10 +44,13 @@ class Scene:
         return joined
 
     def rows_of(self, record_id: str) -> list[int]:
-        """The rows of an id, all versions, that the caller may see."""
-        tenants = sorted(self.snapshot.tenants)
-        named = (row for tenant in tenants for row in self.snapshot.named(tenant, record_id))
-        return [row for row in named if self.visible[row]]
+        """The rows of an id, all versions, that the caller may hear of, in the order of their keys.
+
+        Those it may see; for an auditor, all of its tenant.
+        """
+        allowed = self.plan.permission
+        named = self.snapshot.named(allowed.tenant, record_id)
+        return [row for row in named if allowed.audited or self.visible[row]]
 
     def successors(self, row: int) -> tuple[str, ...]:
         """The ids that replace a row in this caller's eyes."""
@@ -64,7 +67,12 @@ def set_scene(plan: Plan, snapshot: Snapshot, at: datetime, tick: Tick) -> Scene
     in_scope = visible & columns.mask(plan.scope, visible)
     tick("scope", int(in_scope.sum()), str(plan.scope))
     conditions = [planned.arm.condition for planned in plan.arms]
-    targets = tuple(in_scope & columns.mask(condition, in_scope) for condition in conditions)
+    first, *others = conditions
+    # Mostly the arms are under one condition, which need not be answered twice.
+    distinct = [first, *(condition for condition in others if condition != first)]
+    masks = [in_scope & columns.mask(condition, in_scope) for condition in distinct]
+    further = iter(masks[1:])
+    targets = (masks[0], *(masks[0] if condition == first else next(further) for condition in others))
     passed: Mask = np.logical_or.reduce(targets)
     tick("metadata", int(passed.sum()), " | ".join(dict.fromkeys(map(str, conditions))))
     standing = columns.mask(plan.permission.standing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -28,6 +28,8 @@ from ctxarith.stages.rerank import Rerank
 from ctxarith.stages.supersede import SUPERSEDED
 
 CITED, CORPUS = "cited", "corpus"
+# What a question of a session may be asked under; the principal is the session's own.
+QUESTIONS = frozenset(f.name for f in fields(Question)) - {"reranking"}
 
 Embed = Callable[[str], Vector]
 
@@ -91,8 +93,10 @@ class Session:
 
     @property
     def cited(self) -> tuple[str, ...]:
-        """The source ids that this thread has cited, the least recently cited first."""
-        return self._threads.get(self._key).cited
+        """The source ids that are cited and the caller may see now, the least recently cited first."""
+        cited = self._threads.get(self._key).cited
+        permitted = set(self._asking.sources(cited))
+        return tuple(source for source in cited if source in permitted)
 
     def cite(self, ids: str | Iterable[str]) -> tuple[str, ...]:
         """Cite records or sources by their ids; what the caller may not see is passed over.
@@ -100,7 +104,9 @@ class Session:
         Returns:
             The sources that were cited.
         """
-        named = [ids] if isinstance(ids, str) else list(ids)
+        named = [ids] if isinstance(ids, str) else list(ids) if isinstance(ids, Iterable) else [ids]
+        if not all(isinstance(one, str) for one in named):
+            raise ArgumentError("ids", ids, "ids of records or sources")
         sources = self._asking.sources(named)
         self._threads.change(self._key, lambda ledger: ledger.citing(sources, self._capacity))
         return tuple(sources)
@@ -120,6 +126,10 @@ class Session:
             rerank: as for `Corpus.retrieve`.
             **asked: `scope`, `where`, `top`, `tokens`, `rank` and the others of `Corpus.retrieve`.
         """
+        if unknown := sorted(set(asked) - QUESTIONS):
+            raise ArgumentError(
+                "options", unknown, f"a session's question takes {', '.join(sorted(QUESTIONS))}"
+            )
         question = Question(**asked, reranking=reranking(self._asking.reranker, rerank))
         embed = lru_cache(maxsize=1)(self._asking.embed)
         turn = _Turn(question.pipeline(), lambda asked: self._asking.ask(asked, text, as_of, embed))

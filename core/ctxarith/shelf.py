@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from ctxarith.model import Record
 from ctxarith.parts import Parts, check_ours
 from ctxarith.ports import Store, Vector
 from ctxarith.progress import watching
-from ctxarith.remembered import check_model, check_whole, present, searchable_keys, settled
+from ctxarith.remembered import READING, check_model, check_whole, present, searchable_keys, settled
 
 _REFILLING = "refilling"
 
@@ -40,14 +41,14 @@ class Shelf:
         self._keeper = Keeper(parts.journal, parts.segments, Indexer(analyzer, self.searchable), self._lock)
         self._remembered = parts.journal.settings()
         self._compared = parts.held.adopted
-        self._behind = self.looked = False
-        self.handles = 0
-        self._inside = False
+        self._behind = self._inside = False
+        self.looked = not parts.held.followed
+        self.handles, self._process = 0, os.getpid()
         self._begin()
 
     @property
     def snapshot(self) -> Snapshot:
-        """The present state; what another process has written since is read first."""
+        """The present state; what another process has written is read first."""
         if self._journal.changed_elsewhere():
             self._behind = True
         if self._behind:
@@ -58,9 +59,12 @@ class Shelf:
     def _begin(self) -> None:
         known = self._journal.settings()
         segments = self._journal.state().segments
-        if segments and HOLDS not in known:
-            raise StoreError("journal.sqlite has lost its settings: restore it from a copy")
-        if segments or (self._held.own and known.get(HOLDS) == NO):
+        if HOLDS not in known and (segments or self._keeper.found()):
+            raise StoreError("journal.sqlite is gone or has lost its settings: restore it from a copy")
+        if segments and known.get(READING, self._held.reading) != self._held.reading:
+            self._writer.take_lock("its rows are to be read in another way")
+            self._rebuild()
+        elif segments or (self._held.own and known.get(HOLDS) == NO):
             self._follow()
         elif self._held.may_hold() or known.get(HOLDS) == YES:
             self._writer.take_lock("the index is missing")
@@ -79,7 +83,7 @@ class Shelf:
             self._behind = False
 
     def _rebuild(self) -> None:
-        """Make the index anew from the store, which must hold what the journal remembers."""
+        """Make the index anew from the store."""
         known = self._journal.settings()
         if self._held.own or known.get(HOLDS) == YES:
             # Before an interrupted write is taken back, which would put some rows into a lost store too.
@@ -144,13 +148,8 @@ class Shelf:
         """The store behind the index."""
         return self._store
 
-    @property
-    def is_synced(self) -> bool:
-        """Whether the store has been looked at; where only we write it, there is no need."""
-        return self.looked or not self._held.followed
-
-    def check_model(self, name: str, length: int) -> None:
-        """Refuse a question's vector of another model, should the corpus have gone over to another one.
+    def check_model(self, name: str, length: int | None = None) -> None:
+        """Refuse another model's vectors, should the corpus have gone over to another one.
 
         Raises:
             EmbedderMismatch: names both.
@@ -229,7 +228,9 @@ class Shelf:
         return sorted({snapshot.records[row].id for row in snapshot.of_source(tenant, source_id)})
 
     def close(self) -> None:
-        """Let the compaction end, and release the files."""
+        """Let the compaction end, and release the files; those of a parent process are left to it."""
+        if os.getpid() != self._process:
+            return
         self._keeper.finish()
         with self._lock:
             self._store.close()
@@ -240,9 +241,9 @@ class Shelf:
     def remember(self, *, refilling: bool = False) -> None:
         """Note in the journal what the store must hold when it is opened again."""
         snapshot = self._keeper.snapshot
-        self.settings |= present(len(snapshot), snapshot.dimension)
+        self.settings |= present(len(snapshot), snapshot.dimension) | self._held.told
         if refilling or _REFILLING in self.settings:
             self.settings[_REFILLING] = YES if refilling else NO
         if self._remembered != self.settings:
             self._journal.remember(self.settings)
-            self._remembered = dict(self.settings)
+        self._remembered = dict(self.settings)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ctxarith.errors import ArgumentError, StoreError
 from ctxarith.index.files import SegmentFiles, SegmentMemory
 from ctxarith.parts import Held, Parts
-from ctxarith.remembered import check_settings
+from ctxarith.remembered import check_settings, check_store
 from ctxarith.shelf import Shelf
 from ctxarith.stores.chroma import ChromaStore
 from ctxarith.stores.journal import SqliteJournal
@@ -19,26 +21,36 @@ from ctxarith.stores.threads import MemoryThreads, SqliteThreads
 
 CHROMA = "chroma"
 
-Hold = Callable[[Path, Mapping[str, str]], Held]
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Which store a folder is opened with, and how it is made: given the folder and its settings."""
+
+    identity: str
+    make: Callable[[Path, Mapping[str, str]], Held]
+
 
 _OPEN: dict[Path, Shelf] = {}
 _OPENING = threading.Lock()
+# A child of a fork has copies of connections and locks that are its parent's: it opens folders anew.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_OPEN.clear)
 
 
-def open_shelf(
-    path: str | Path, wanted: Mapping[str, str], hold: Callable[[Path, Mapping[str, str]], Held]
-) -> Shelf:
+def open_shelf(path: str | Path, wanted: Mapping[str, str], hold: Hold) -> Shelf:
     """The shelf of a folder; opening it again in this process shares it.
 
     Args:
         path: the folder, made if need be.
         wanted: settings that must not contradict what the folder remembers.
-        hold: makes the store, given the folder and its settings.
+        hold: the store.
 
     Raises:
         StoreError: the folder cannot be used.
         EmbedderMismatch: it was written with another embedding model.
     """
+    if path in ("", b"") or path is None:
+        raise ArgumentError("path", path, "the name of a folder")
     try:
         folder = Path(path).expanduser().resolve()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -65,7 +77,8 @@ def _made(folder: Path, wanted: Mapping[str, str], hold: Hold) -> Shelf:
     try:
         known = journal.settings()
         check_settings(known, wanted)
-        held = hold(folder, known)
+        check_store(known, hold.identity)
+        held = hold.make(folder, known)
         shelf = Shelf(
             Parts(
                 held, journal, lock, SegmentFiles(folder / "index"), SqliteThreads(folder / "threads.sqlite")
@@ -83,8 +96,10 @@ def _made(folder: Path, wanted: Mapping[str, str], hold: Hold) -> Shelf:
     return shelf
 
 
-def in_chroma(folder: Path, settings: Mapping[str, str]) -> Held:
-    """The default: a Chroma collection in the folder."""
+OWN = "Chroma in this folder"
+
+
+def _own_chroma(folder: Path, settings: Mapping[str, str]) -> Held:
     place = chroma_folder(folder, settings.get(CHROMA, CHROMA))
 
     def sweep() -> None:
@@ -93,7 +108,11 @@ def in_chroma(folder: Path, settings: Mapping[str, str]) -> Held:
             if other != place and other.is_dir():
                 shutil.rmtree(other, ignore_errors=True)
 
-    return Held(ChromaStore(place), may_hold=(place / "chroma.sqlite3").exists, own=True, sweep=sweep)
+    return Held(ChromaStore(place), OWN, may_hold=(place / "chroma.sqlite3").exists, own=True, sweep=sweep)
+
+
+# The default: a Chroma collection in the folder.
+in_chroma = Hold(OWN, _own_chroma)
 
 
 def chroma_folder(folder: Path, name: str) -> Path:

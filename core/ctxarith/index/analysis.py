@@ -13,10 +13,11 @@ import threading
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ctxarith.index.stopwords import STOP_WORDS
+from ctxarith.lazy import lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,8 @@ _WORD = rf"[\p{{L}}\p{{M}}\p{{N}}--[{_CJK}]]+"
 # The same in ASCII, where the standard library knows it all and is several times as fast.
 _ASCII_COMPOUND = re.compile(r"[A-Za-z0-9]+(?:[-_./][A-Za-z0-9]+)*(?:'[A-Za-z0-9]+)?")
 _COMPOUND = rf"[{_CJK}]+|{_WORD}(?:[-_./]{_WORD})*(?:['’]{_WORD})?"
+# A number, or its ordinal.
+_COUNTED = re.compile(r"\d+(?:st|nd|rd|th)?")
 # A Snowball stemmer works in its own buffers, so that two threads in it at once would mix their words.
 _STEMMING = threading.Lock()
 
@@ -81,6 +84,10 @@ class Analyzer:
                 counts[form] = counts.get(form, 0) + times
         return counts
 
+    def unquoted(self, text: str) -> list[str]:
+        """The terms to look up that stand outside quotation marks, where a word may be misspelt."""
+        return list(self.query(_pattern(_QUOTED).sub(" ", unicodedata.normalize("NFKC", text))))
+
     def words(self, text: str) -> list[str]:
         """The words in reading order, for phrases."""
         return [word for token in _tokens(text) for word in self._forms(token)[0]]
@@ -88,7 +95,9 @@ class Analyzer:
     def identifiers(self, text: str) -> list[str]:
         """The codes that a text names: joined by a hyphen or underscore, with a letter and a digit.
 
-        >>> Analyzer().identifiers("Is kyo-h12 ready for JPN-2026-0417 in 2026-04?")
+        A number that plain words follow is none: a measure, an age.
+
+        >>> Analyzer().identifiers("Is kyo-h12 ready for JPN-2026-0417, a 7-day-old case?")
         ['kyo-h12', 'jpn-2026-0417']
         """
         return list(dict.fromkeys(code for token in _tokens(text) for code in _codes(token)))
@@ -98,7 +107,7 @@ class Analyzer:
         quoted = _pattern(_QUOTED).findall(unicodedata.normalize("NFKC", text))
         return [words for words in map(self.words, quoted) if words]
 
-    @cached_property
+    @lazy
     def _forms(self) -> Callable[[str], Forms]:
         # Texts repeat their tokens far more often than they bring new ones.
         return lru_cache(maxsize=500_000)(self._split)
@@ -121,7 +130,7 @@ class Analyzer:
             return ""
         return self._stemmed(raw) if self.stem and raw.isascii() and raw.isalpha() else raw
 
-    @cached_property
+    @lazy
     def _stemmed(self) -> Callable[[str], str]:
         import snowballstemmer
 
@@ -152,9 +161,16 @@ def _codes(token: str) -> list[str]:
 
 
 def is_identifier(token: str) -> bool:
-    """Whether a normalised token is a code: a hyphen or underscore inside, a letter and a digit."""
+    """Whether a normalised token is a code: a hyphen or underscore inside, a letter and a digit.
+
+    "7-day-old", "30-year" and "2nd-line" say how long, how old, which; they name nothing. A single
+    letter is no plain word: 4521-b is a code.
+    """
     joined = "-" in token or "_" in token
-    return joined and any(c.isalpha() for c in token) and any(c.isdigit() for c in token)
+    if not (joined and any(c.isalpha() for c in token) and any(c.isdigit() for c in token)):
+        return False
+    number, *words = token.split("-")
+    return not (_COUNTED.fullmatch(number) and all(len(word) > 1 and word.isalpha() for word in words))
 
 
 @lru_cache(maxsize=16)

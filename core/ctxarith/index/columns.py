@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from ctxarith.index.strings import Arrays
 from ctxarith.index.values import Values, value_arrays
 from ctxarith.kinds import Typed
+from ctxarith.lazy import lazy
 
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
@@ -71,7 +71,7 @@ class Column:
             return np.asarray(self._codes >= low, np.bool_)
         return (self._codes >= low) & (self._codes < high)
 
-    @cached_property
+    @lazy
     def _extent(self) -> tuple[int, int]:
         if not len(self._codes):
             return 0, 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.stack import Stack
+from ctxarith.lazy import lazy
 from ctxarith.ports import Vector
 
 Scores = NDArray[np.float64]
@@ -32,7 +31,7 @@ class Dense:
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
 
-    @cached_property
+    @lazy
     def _blank(self) -> Mask:
         return self._stack.row("blank").astype(np.bool_)
 

@@ -76,8 +76,11 @@ class SegmentFiles:
 
     def sweep(self, keep: Iterable[str]) -> None:
         """Delete every other file: what a process left that died between a file and its settling."""
-        found = {path.stem for path in self._folder.glob(f"*{_SUFFIX}")}
-        self.drop(found.difference(keep))
+        self.drop(self.names().difference(keep))
+
+    def names(self) -> set[str]:
+        """The names of all files."""
+        return {path.stem for path in self._folder.glob(f"*{_SUFFIX}")}
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}{_SUFFIX}"
@@ -108,6 +111,10 @@ class SegmentMemory:
             StoreError: always.
         """
         raise StoreError(f"the segment {name} was never kept")
+
+    def names(self) -> set[str]:
+        """None: they live as long as the snapshot that holds them."""
+        return set()
 
     def drop(self, names: Iterable[str]) -> None:
         """Nothing to delete."""

@@ -7,7 +7,6 @@ newer version of its id exists, or when a permitted record names it in `supersed
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from ctxarith.index.graph import looping
 from ctxarith.index.newness import newness
 from ctxarith.index.slots import INFERRED_SIMILARITY, Links, Slots, asserted
 from ctxarith.instant import iso
+from ctxarith.lazy import lazy
 from ctxarith.model import Slot
 
 CONFLICT, LOOP, AGAINST_DATES, RETIRED = "conflict", "loop", "link_against_dates", "superseded"
@@ -199,11 +199,11 @@ class Retirement:
         conflict = (CONFLICT,) if row in self._rivals else ()
         return (*retired, *loop, *against, *conflict)
 
-    @cached_property
+    @lazy
     def _against(self) -> frozenset[int]:
         return frozenset(self._links.new[self._links.against].tolist())
 
-    @cached_property
+    @lazy
     def _rivals(self) -> frozenset[int]:
         """The rows that replace one record together, by a link at least, and come from several sources."""
         named, times = np.unique(self._links.old, return_counts=True)

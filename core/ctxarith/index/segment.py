@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,8 @@ from ctxarith.errors import CtxArithError, StoreError
 from ctxarith.flat import restore
 from ctxarith.index.columns import Column, Mask, Rows
 from ctxarith.index.strings import Arrays, Strings
+from ctxarith.index.vocabulary import Vocabulary
+from ctxarith.lazy import lazy
 from ctxarith.model import Record
 from ctxarith.ports import Row, Vector
 
@@ -98,7 +99,7 @@ class Segment:
         vector: Vector = np.array(self.vectors[row])
         return Row(self.record(row), vector, int(self.revisions[row]))
 
-    @cached_property
+    @lazy
     def fields(self) -> tuple[str, ...]:
         """Every field and metadata key that some row has."""
         return tuple(name.decode("utf-8", "surrogatepass") for name in Strings.read(self.arrays, "fields"))
@@ -123,17 +124,22 @@ class Segment:
         """(start of each term, rows, counts)."""
         return self._postings
 
-    @cached_property
+    @lazy
+    def vocabulary(self) -> Vocabulary:
+        """The terms, for words that are none."""
+        return Vocabulary(self.terms, self._postings[0], self._postings[1])
+
+    @lazy
     def facts(self) -> FactTable:
         """What the rows assert."""
         return self._table("fact")
 
-    @cached_property
+    @lazy
     def versions(self) -> FactTable:
         """The rows whose id has several rows here."""
         return self._table("version")
 
-    @cached_property
+    @lazy
     def links(self) -> tuple[Rows, NDArray[np.bytes_]]:
         """(row, digest of what it names in `supersedes`) pairs."""
         return self.arrays["link.row"].astype(np.int64), self.arrays["link.target"]

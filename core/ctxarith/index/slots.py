@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from ctxarith.index.newness import UNDATED
 from ctxarith.index.segment import FactTable, Segment
 from ctxarith.index.stack import Stack
 from ctxarith.index.strings import spans
+from ctxarith.lazy import lazy
 from ctxarith.model import Record, Slot
 
 # The similarity that a guessed slot needs with the newer record before it retires.
@@ -85,13 +85,13 @@ class Slots:
         self.similarity = similarity
         self._live = live
 
-    @cached_property
+    @lazy
     def facts(self) -> Groups:
         """The assertions of each fact."""
         tables = [_moved(segment.facts, run.start) for segment, run in self.records.parts()]
         return self._joined(tables, tables)
 
-    @cached_property
+    @lazy
     def versions(self) -> Groups:
         """The rows of each id that has several."""
         tables = [_moved(segment.versions, run.start) for segment, run in self.records.parts()]
@@ -139,19 +139,19 @@ class Slots:
         positions: list[int] = order[low:high].tolist()
         return sorted(positions, key=lambda position: int(self.facts.table.ordinal[position]))
 
-    @cached_property
+    @lazy
     def asserting(self) -> Mask:
         """The rows that assert anything."""
         mask = np.zeros(len(self.records), np.bool_)
         mask[self.facts.table.row] = True
         return mask
 
-    @cached_property
+    @lazy
     def _by_row(self) -> tuple[Rows, Rows]:
         order = np.argsort(self.facts.table.row, kind="stable")
         return order, self.facts.table.row[order]
 
-    @cached_property
+    @lazy
     def links(self) -> Links:
         """Who names whom; links to records that are not here are left out."""
         pairs = [(segment.links, run.start) for segment, run in self.records.parts()]
@@ -185,7 +185,7 @@ class Slots:
             backwards[n] = self.rivals(int(new[n]), int(old[n]))
         return Links(new, old, against, older, backwards)
 
-    @cached_property
+    @lazy
     def has_link_loops(self) -> bool:
         """Whether any loop of links was met on disk; no subset of the links has one otherwise."""
         links = self.links

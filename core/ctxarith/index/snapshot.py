@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from ctxarith.index.lexical import Lexical
 from ctxarith.index.segment import Segment, digests
 from ctxarith.index.slots import Slots
 from ctxarith.index.stack import Stack
+from ctxarith.lazy import lazy
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey, Vector
 
@@ -73,12 +73,12 @@ class Snapshot:
         """The length of a vector; `None` while there is none."""
         return self.dense.dimension or None
 
-    @cached_property
+    @lazy
     def records(self) -> Stack:
         """The record of each row."""
         return Stack(self.segments)
 
-    @cached_property
+    @lazy
     def staying(self) -> Mask:
         """Rows that were not removed or replaced; revisions are among them."""
         mask = np.ones(len(self.records), np.bool_)
@@ -86,28 +86,28 @@ class Snapshot:
             mask[run][self.dead.get(segment.name, _NONE)] = False
         return mask
 
-    @cached_property
+    @lazy
     def live(self) -> Mask:
         """Rows that a query may find."""
         live: Mask = self.staying & (self.records.row("revision") == 0)
         return live
 
-    @cached_property
+    @lazy
     def columns(self) -> Filters:
         """Filters."""
         return Filters(self.records, self.live)
 
-    @cached_property
+    @lazy
     def dense(self) -> Dense:
         """Vectors."""
         return Dense(self.records)
 
-    @cached_property
+    @lazy
     def lexical(self) -> Lexical:
         """Postings."""
         return Lexical(self.records)
 
-    @cached_property
+    @lazy
     def slots(self) -> Slots:
         """Supersession."""
         return Slots(self.records, self.live, self.dense.similarity)
@@ -132,7 +132,7 @@ class Snapshot:
         """What density is computed from."""
         return self.records.row("per_token")
 
-    @cached_property
+    @lazy
     def tenants(self) -> frozenset[str]:
         """Every tenant that has a live row."""
         found: set[Any] = set()

@@ -112,9 +112,10 @@ def read_folder(path: Path, mapped: Mapped) -> Iterator[dict[str, Any]]:
     """The text files below a folder; the id is the path inside it, and there is no date."""
     if mapped.sources:
         raise ArgumentError("field", dict(mapped.sources), "a folder of texts has no keys to map")
-    files = sorted(
-        file for file in path.rglob("*") if file.suffix.lower() in TEXT_SUFFIXES and file.is_file()
-    )
+    root = path.resolve()
+    found = (file for file in path.rglob("*") if file.suffix.lower() in TEXT_SUFFIXES and file.is_file())
+    # A link that leads out of the folder is not followed.
+    files = sorted(file for file in found if file.resolve().is_relative_to(root))
     if not files:
         raise ArgumentError("path", str(path), f"holds no file that ends in {', '.join(TEXT_SUFFIXES)}")
     for file in files:
@@ -163,7 +164,7 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             line = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RecordError(f"line {number}", "json", text[:60], f"not JSON: {error}") from error
         if not isinstance(line, dict):
             raise RecordError(f"line {number}", "json", text[:60], "expected a JSON object")

@@ -121,6 +121,10 @@ class Keeper:
         self.snapshot = Snapshot(old.indexer, tuple(renewed), {}, watermarks)
         self._segments.drop(names)
 
+    def found(self) -> bool:
+        """Whether there are segments, named anywhere or not."""
+        return any(self._segments.names())
+
     def sweep(self) -> None:
         """Delete what a process left that died, or a write that was interrupted."""
         if not self._compacting():  # its new file is not noted anywhere yet

@@ -35,6 +35,10 @@ class Segments(Protocol):
         """A segment that was written before."""
         ...
 
+    def names(self) -> Iterable[str]:
+        """All that are kept."""
+        ...
+
     def drop(self, names: Iterable[str]) -> None:
         """Let go of some."""
         ...

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from ctxarith.errors import ArgumentError, EmbeddingError
 from ctxarith.index.dense import unit
+from ctxarith.lazy import lazy
 from ctxarith.models.folders import model_name, sentence_transformers
 from ctxarith.ports import Embedder, LlamaIndexEmbedding, Vector
 
@@ -41,7 +41,7 @@ class WordLlamaEmbedder:
         """The vector of a query, shape (256,)."""
         return self._model.embed([text[:_LONGEST]])[0]
 
-    @cached_property
+    @lazy
     def _model(self) -> Any:
         from wordllama import WordLlama
 
@@ -93,7 +93,7 @@ class SentenceTransformerEmbedder:
         """The vector of a query, shape (dimension,)."""
         return self._model.encode_query(text, show_progress_bar=False)
 
-    @cached_property
+    @lazy
     def _model(self) -> Any:
         library = sentence_transformers("SentenceTransformerEmbedder")
         local = Path(self._folder).is_dir()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ctxarith.errors import ArgumentError
+from ctxarith.lazy import lazy
 from ctxarith.models.folders import model_name, sentence_transformers
 
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
@@ -106,7 +106,7 @@ class CrossEncoderReranker:
         )
         return [(int(start), int(end)) for start, end in coded["offset_mapping"]]
 
-    @cached_property
+    @lazy
     def _model(self) -> Any:
         library = sentence_transformers("CrossEncoderReranker")
         model = library.CrossEncoder(

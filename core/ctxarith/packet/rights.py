@@ -30,8 +30,8 @@ def rights_of(principal: Principal) -> str:
 
 def rules_of(policy: Policy) -> str:
     """A digest of the policy."""
-    types = policy.source_types
-    return digest([policy.version, types if types is None else sorted(types), policy.require_jurisdiction])
+    plain = asdict(policy)
+    return digest({name: sorted(v) if isinstance(v, tuple) else v for name, v in plain.items()})
 
 
 def digest(plain: object) -> str:

@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxarith.errors import ArgumentError, CtxArithError, RecordError, StoreError
-from ctxarith.flat import BESIDE, restore
+from ctxarith.flat import BESIDE, read_json, restore
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import And, Compare, Predicate
-from ctxarith.stores.collection import ChromaCollection, Kept, Raw, once_each, row_id
+from ctxarith.stores.collection import ChromaCollection, Kept, Raw, named, once_each, row_id
 from ctxarith.stores.foreign import Fields, Reading, names_a_tenant, unit_vector
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Adopted:
 
     Raises:
         ArgumentError: a field that cannot be mapped, or an unknown mode.
-        StoreError: Chroma fails; the vectors differ in length; a write to a followed collection.
+        StoreError: Chroma fails; vectors differ in length; a write to a followed collection.
     """
 
     name = "Chroma"
@@ -75,8 +75,10 @@ class Adopted:
     ) -> None:
         if mode not in ("owned", "followed"):
             raise ArgumentError("mode", mode, "'owned' or 'followed'")
+        self.identity = f"the adopted Chroma collection {named(collection)}"
         self._collection = ChromaCollection(collection, advice=_ADVICE)
         self._fields = Reading.of(fields)
+        self.reading = f"{mode}: {sorted((name, repr(key)) for name, key in (fields or {}).items())}"
         self._tenant_is_open = fields is None or "tenant" not in fields
         self._owned = mode == "owned"
         if self._owned:
@@ -87,7 +89,7 @@ class Adopted:
         self.keys_left_out: tuple[str, ...] = ()
 
     def rows(self) -> Iterator[Row]:
-        """Every row that can be read; afterwards `left_out` holds the Chroma id and reason of the rest."""
+        """Every row that can be read; then `left_out` holds the Chroma id and reason of the rest."""
         self.left_out = []
         refused: set[str] = set()
         self._reading = self._looked_at()
@@ -102,7 +104,7 @@ class Adopted:
         return (row for row in found if predicate.matches(row.record))
 
     def can(self, predicate: Predicate) -> bool:
-        """Nothing: Chroma's filters are about their keys."""
+        """Nothing: their keys are not ours."""
         return False
 
     def count(self) -> int:
@@ -120,7 +122,7 @@ class Adopted:
     def remove(self, keys: Sequence[RowKey]) -> None:
         """Remove those of the keys that are there."""
         self._must_own()
-        self._collection.drop(self._places(keys).values())
+        self._collection.erase(self._places(keys).values())
 
     def scrub(self) -> None:
         """Warn: what Chroma keeps of deleted rows lies in files that the caller's client holds."""
@@ -163,7 +165,6 @@ class Adopted:
         return self._reading
 
     def _is_ours(self, raw: Raw) -> bool:
-        # A followed collection holds no row of ours, whatever a row says.
         return self._owned and BESIDE in raw.metadata
 
     def _read(self, ids: Sequence[str], left_out: list[LeftOut], refused: set[str]) -> Iterator[Row]:
@@ -198,7 +199,7 @@ class Adopted:
         if not self._is_ours(raw):
             return self._prepare(self._how().record(raw)), 0
         try:
-            beside = json.loads(raw.metadata.get(_BESIDE, "[]"))
+            beside = read_json(raw.metadata.get(_BESIDE, "[]"))
             own = {key: value for key, value in raw.metadata.items() if key not in beside}
             record, revision = restore(own, raw.text or "")
         except (CtxArithError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -97,7 +97,10 @@ class ChromaStore(ChromaRows):
         from chromadb.config import Settings
 
         place = str(self._folder)
-        advice = f"Chroma failed in {place!r}, restore it from a copy"
+        advice = (
+            f"Chroma failed in {place!r}: close other clients of it; if its files are damaged, move them "
+            "away, and they are made again from the index"
+        )
         for header in self._folder.glob("*/header.bin"):
             if not is_whole(header):
                 raise StoreError(f"{advice}: the vector file in {str(header.parent)!r} is cut short")

@@ -46,7 +46,7 @@ class ChromaRows(ABC):
     def remove(self, keys: Sequence[RowKey]) -> None:
         """Remove those of the keys that are there."""
         if keys:
-            self._opened().drop(map(row_id, keys))
+            self._opened().erase(map(row_id, keys))
 
     def rows(self) -> Iterator[Row]:
         """Every row that is there from beginning to end, whatever others remove meanwhile."""

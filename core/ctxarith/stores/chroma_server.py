@@ -31,6 +31,7 @@ class ChromaServer(ChromaRows):
     def __init__(self, client: ClientAPI, collection: str = COLLECTION) -> None:
         self._client = client
         self._name = checked_name(collection)
+        self.identity = f"the collection {collection!r} of a Chroma server"
         self._collection: ChromaCollection | None = None
 
     def scrub(self) -> None:

@@ -98,6 +98,11 @@ class ChromaCollection:
             if known:
                 self._asked(partial(self._collection.delete, ids=known))
 
+    def erase(self, ids: Iterable[str]) -> None:
+        """Remove, seen or not: what a failed request left in Chroma's log may appear yet."""
+        for part in self._parts(dict.fromkeys(ids), len):
+            self._asked(partial(self._collection.delete, ids=part))
+
     def _write(self, rows: Sequence[Kept]) -> None:
         self._insert(
             ids=[kept.name for kept in rows],
@@ -160,6 +165,11 @@ def row_id(key: RowKey) -> str:
     parts = (key.tenant, key.id, key.version)
     named = "|".join(part if _PLAIN(part) else quote(part, safe=" ") for part in parts)
     return f"{named}|{key.revision}" if key.revision else named
+
+
+def named(collection: Any) -> str:
+    """A collection's name and id."""
+    return f"{getattr(collection, 'name', '?')!r} ({getattr(collection, 'id', '?')})"
 
 
 def once_each(rows: Sequence[Row]) -> list[Row]:

@@ -169,7 +169,9 @@ class SqliteJournal:
                 self._database.execute("COMMIT")
                 return result
             except BaseException:
-                self._database.execute("ROLLBACK")
+                # An interruption may have come before the transaction had begun, or after its end.
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
                 raise
 
         return self._guarded(whole)
@@ -179,7 +181,8 @@ class SqliteJournal:
             try:
                 return action()
             except sqlite3.Error as error:
-                raise StoreError(f"the journal {self._path!r} failed: {error}") from error
+                advice = "see that it can be written, or restore it from a copy"
+                raise StoreError(f"the journal {self._path!r} failed, {advice}: {error}") from error
 
 
 def _fields(record: Record | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ctxarith.errors import StoreError
@@ -15,11 +16,14 @@ class WriterLock:
 
         # Threads of this process share it: they take turns elsewhere.
         self._lock = FileLock(path, timeout=0, thread_local=False)
+        self._process = os.getpid()
 
     def take(self) -> bool:
         """Whether this process may write."""
         from filelock import Timeout
 
+        if os.getpid() != self._process:
+            raise StoreError("this corpus was opened before a fork: open it again in this process")
         try:
             if not self._lock.is_locked:
                 self._lock.acquire()
@@ -31,7 +35,8 @@ class WriterLock:
 
     def release(self) -> None:
         """Let another process write."""
-        self._lock.release()
+        if os.getpid() == self._process:
+            self._lock.release()
 
 
 class NoLock:

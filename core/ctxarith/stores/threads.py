@@ -80,7 +80,8 @@ class SqliteThreads:
                 database.execute("COMMIT")
                 return ledger
             except BaseException:
-                database.execute("ROLLBACK")
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
                 raise
 
         return self._guarded(changed)
@@ -106,10 +107,16 @@ class SqliteThreads:
                         self._path, check_same_thread=False, isolation_level=None, timeout=30
                     )
                     self._database.execute("PRAGMA secure_delete = ON")
+                    # A turn must not wait for the disk: what a power failure takes is a thread's last turns.
+                    self._database.execute("PRAGMA journal_mode = WAL")
+                    self._database.execute("PRAGMA synchronous = NORMAL")
                     self._database.execute(_SCHEMA)
                 return action(self._database)
             except sqlite3.Error as error:
-                raise StoreError(f"the threads in {self._path!r} cannot be used: {error}") from error
+                raise StoreError(
+                    f"{self._path!r} cannot be written; a damaged one may be deleted, which costs only what "
+                    f"threads have cited: {error}"
+                ) from error
 
 
 def _read(database: sqlite3.Connection, key: ThreadKey) -> Ledger:
