@@ -23,8 +23,8 @@ LAYERS = (
     *("algebra", "plan", "index", "scene", "stages", "ingest", "ledger", "stores", "models", "measure"),
     *("progress", "explain", "published", "run", "history", "feed", "remembered", "parts", "shelf"),
     *("shelves", "options", "reembedding", "gate", "question", "intake", "opening", "reading"),
-    *("confidence", "session", "corpus", "load", "trial", "memory", "packet", "demo", "console", "show"),
-    *("flags", "cli", "__init__"),
+    *("confidence", "session", "packet", "running", "corpus", "load", "trial", "memory", "demo"),
+    *("console", "show", "flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))

@@ -22,6 +22,7 @@ from ctxarith.errors import (
     RecordError,
     ScopeError,
     StoreError,
+    Withheld,
 )
 from ctxarith.evidence import Decision, Drop, Found, Hit, Step, Trace
 from ctxarith.feed import Change
@@ -29,6 +30,7 @@ from ctxarith.fields import field
 from ctxarith.history import Assertion
 from ctxarith.ingest.change import Added, Synced
 from ctxarith.ingest.slots import RuleSlots
+from ctxarith.measure.advise import Advice, advise
 from ctxarith.measure.evaluate import Evaluation, evaluate
 from ctxarith.memory.digest import ExtractiveSummarizer
 from ctxarith.memory.recall import Recalled
@@ -39,6 +41,11 @@ from ctxarith.model import Record, Slot
 from ctxarith.models.embedders import SentenceTransformerEmbedder
 from ctxarith.models.rerankers import CrossEncoderReranker
 from ctxarith.models.summarizers import PromptSummarizer
+from ctxarith.packet.citations import Citations
+from ctxarith.packet.guard import Guard
+from ctxarith.packet.handle import Packet
+from ctxarith.packet.manifest import Manifest
+from ctxarith.packet.verdict import Revalidation
 from ctxarith.policy import Policy, Principal
 from ctxarith.run import Result
 from ctxarith.scopes import everyone, scope
@@ -56,12 +63,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Added",
+    "Advice",
     "AlgebraError",
     "ArgumentError",
     "Assertion",
     "BudgetError",
     "Candidates",
     "Change",
+    "Citations",
     "Corpus",
     "CorpusClosed",
     "CrossEncoderReranker",
@@ -75,9 +84,12 @@ __all__ = [
     "Evidence",
     "ExtractiveSummarizer",
     "Found",
+    "Guard",
     "Hit",
+    "Manifest",
     "Message",
     "MissingExtra",
+    "Packet",
     "Pipeline",
     "Point",
     "Policy",
@@ -89,6 +101,7 @@ __all__ = [
     "Record",
     "RecordError",
     "Result",
+    "Revalidation",
     "RollingMemory",
     "Rule",
     "RuleSlots",
@@ -107,6 +120,8 @@ __all__ = [
     "Trace",
     "Verdict",
     "Window",
+    "Withheld",
+    "advise",
     "at_least",
     "auto",
     "budget",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from functools import cached_property
 from typing import Any, overload
 
 from ctxarith.algebra import Candidates, Pipeline
@@ -12,20 +14,20 @@ from ctxarith.errors import ArgumentError
 from ctxarith.explain import Explanation, PlanView
 from ctxarith.instant import TimeLike
 from ctxarith.ledger import ThreadKey
-from ctxarith.models.embedders import embedded_query
-from ctxarith.normalise import clean_text
-from ctxarith.plan import Plan, plan
+from ctxarith.packet.borrowed import Source
+from ctxarith.packet.handle import Packet
+from ctxarith.packet.making import Packets
+from ctxarith.packet.request import LIFETIME, Case
 from ctxarith.policy import Principal
-from ctxarith.ports import Vector
 from ctxarith.question import Question, ScopeLike, reranking
-from ctxarith.reading import Reading
-from ctxarith.run import Result, Tools, run
-from ctxarith.session import Asking, Session
+from ctxarith.run import Result
+from ctxarith.running import Running
+from ctxarith.session import Session
 from ctxarith.stages.assemble import Template
 from ctxarith.where import Where
 
 
-class Corpus(Reading):
+class Corpus(Running):
     """Records of one or more tenants, and the questions asked of them.
 
     Open it with `Corpus.open(folder)` or `Corpus.in_memory()`; use it from any number of threads.
@@ -112,14 +114,58 @@ class Corpus(Reading):
         caller = self._gate.caller(principal)
         if not isinstance(thread_id, str) or not thread_id:
             raise ArgumentError("thread_id", thread_id, "the name of a thread")
-        asking = Asking(
-            lambda pipeline, text, as_of, embed: self._run(pipeline, text, principal, as_of, embed),
-            self._embedded_query,
-            lambda names: self._sources(names, principal),
-            self._setup.reranker,
-        )
         key = ThreadKey(caller.tenant, caller.user or "", thread_id)
-        return Session(key, asking, self._shelf.threads, gate=gate, capacity=capacity)
+        return Session(key, self._asking(principal), self._shelf.threads, gate=gate, capacity=capacity)
+
+    def packet(
+        self,
+        query: str | Result,
+        *,
+        principal: Principal | None = None,
+        task: str = "",
+        sections: Mapping[str, Where] | None = None,
+        cited: Iterable[str] = (),
+        lifetime: timedelta = LIFETIME,
+        **asked: Any,
+    ) -> Packet:
+        """Evidence for one task, to be used many times and checked before each.
+
+        The same request of the same principal gets the same packet, as long as it may be reused.
+
+        Args:
+            query: the question; or the `Result` of one, of this corpus or of a session.
+            principal: who asks; the packet is bound to it.
+            task: what for; the packet is bound to that too.
+            sections: labels with their conditions, in the order of the page; an empty one is unresolved.
+            cited: ids or sources that stand first, such as `session.cited`; what is not here is unresolved.
+            lifetime: how long at most.
+            **asked: `scope`, `where`, `top` (8), `tokens` (1,200), `as_of`, `rank`, `rerank`,
+                `include_superseded` and `group_by` of `retrieve`; with a `Result`, `top` and `tokens`.
+
+        Raises:
+            PrincipalRequired, ArgumentError, PredicateError, ScopeError.
+        """
+        return self._packets.made(query, Case(task, sections, cited, lifetime), principal, asked)
+
+    def kept_packet(self, packet_id: str, *, principal: Principal | None = None, task: str = "") -> Packet:
+        """A packet by its number, if it may be reused by this caller for this task now.
+
+        Raises:
+            Withheld: it may not, or there is none of that number; both look the same to a stranger.
+        """
+        return self._packets.kept(packet_id, principal, task)
+
+    @cached_property
+    def _packets(self) -> Packets:
+        source = Source(
+            self._gate,
+            lambda: self._shelf.snapshot,
+            lambda tenant, since: self._shelf.feed(tenant, since),
+            self._probe,
+            self._embedded_query,
+            self._asking,
+        )
+        return Packets(source, self._kept_packets)
 
     async def aretrieve(self, text: str, **arguments: Any) -> Result:
         """`retrieve` in a worker thread; takes the same arguments."""
@@ -144,16 +190,6 @@ class Corpus(Reading):
         """`run` in a worker thread; takes the same arguments."""
         return await asyncio.to_thread(self.run, pipeline, text, **arguments)
 
-    def plan(
-        self,
-        pipeline: Pipeline | Candidates,
-        *,
-        principal: Principal | None = None,
-        as_of: TimeLike | None = None,
-    ) -> Plan:
-        """What a run would do; touches nothing."""
-        return plan(pipeline, self._gate.permission(principal, as_of), can=self._shelf.store.can)
-
     @overload
     def explain(self, pipeline: Pipeline | Candidates, text: None = None, **arguments: Any) -> PlanView: ...
     @overload
@@ -165,34 +201,3 @@ class Corpus(Reading):
         if text is None:
             return PlanView(self.plan(pipeline, **arguments))
         return self.run(pipeline, text, **arguments).explain()
-
-    def _run(
-        self,
-        pipeline: Pipeline | Candidates,
-        text: str,
-        principal: Principal | None,
-        as_of: TimeLike | None,
-        embed: Callable[[str], Vector],
-    ) -> Result:
-        if not isinstance(text, str):
-            raise ArgumentError("text", text, "the question as text")
-        return run(
-            self.plan(pipeline, principal=principal, as_of=as_of),
-            clean_text(None, "text", text),
-            self._shelf.snapshot,
-            at=self._gate.moment(as_of),
-            tools=Tools(embed, self._setup.counter),
-        )
-
-    def _sources(self, names: Iterable[str], principal: Principal | None) -> list[str]:
-        """The sources of permitted records that are named by id or source."""
-        allowed, snapshot = self._gate.permission(principal), self._shelf.snapshot
-        tenant = self._gate.caller(principal).tenant
-        visible = snapshot.columns.mask(allowed.visible)
-        named = (row for name in names for row in snapshot.linked_to(tenant, name) if visible[row])
-        return list(dict.fromkeys(snapshot.records[row].source_id for row in named))
-
-    def _embedded_query(self, text: str) -> Vector:
-        vector = embedded_query(self._setup.embedder, text)
-        self._shelf.check_model(self._setup.wanted["embedder"], len(vector))
-        return vector

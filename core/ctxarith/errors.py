@@ -13,6 +13,7 @@ CtxArithError
 ├── EncodingUnavailable   a token encoding that cannot be loaded here
 ├── StoreError            the database failed; what was staged is named
 ├── CorpusClosed          a handle used after close()
+├── Withheld              an evidence packet that may not be used as it is
 └── MissingExtra          an optional dependency that is not installed
 """
 
@@ -113,6 +114,15 @@ class StoreError(_Resumable):
 
 class CorpusClosed(CtxArithError, RuntimeError):
     """The corpus was closed; open it again."""
+
+
+class Withheld(CtxArithError, PermissionError):
+    """An evidence packet, or an answer from it, that may not leave; `verdict` and `reasons` say why."""
+
+    def __init__(self, verdict: str, reasons: Sequence[str], rule: str) -> None:
+        self.verdict = verdict
+        self.reasons = tuple(reasons)
+        super().__init__(f"{verdict}: {'; '.join(self.reasons)}: {rule}")
 
 
 class MissingExtra(CtxArithError, ImportError):

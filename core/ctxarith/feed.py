@@ -49,8 +49,7 @@ def changes_of(
 
 
 def _read(entries: Sequence[Entry], snapshot: Snapshot, allowed: Permission) -> Iterator[Change]:
-    following = _following(entries, snapshot)
-    for entry, after in zip(entries, following, strict=True):
+    for entry, after in zip(entries, following_of(entries, snapshot), strict=True):
         if entry.rebuilt:
             yield Change(entry.watermark, REBUILT)
             continue
@@ -60,7 +59,7 @@ def _read(entries: Sequence[Entry], snapshot: Snapshot, allowed: Permission) -> 
             yield Change(entry.watermark, kind, entry.key.id, entry.key.version, before, after)
 
 
-def _following(entries: Sequence[Entry], snapshot: Snapshot) -> list[Record | None]:
+def following_of(entries: Sequence[Entry], snapshot: Snapshot) -> list[Record | None]:
     """What each entry's record was next: before its next change, or now."""
     keys = list(dict.fromkeys(entry.key for entry in entries if not entry.rebuilt))
     latest: dict[RowKey, Record | None] = dict.fromkeys(keys)

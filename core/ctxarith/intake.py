@@ -17,13 +17,15 @@ from ctxarith.ports import Vector
 from ctxarith.progress import watching
 from ctxarith.shelf import Shelf
 from ctxarith.shelves import let_go
+from ctxarith.stores.packets import MemoryPackets, SqlitePackets
 
 
 class Intake:
     """Adds, ends and removes records; one writer at a time, readers never wait."""
 
-    def __init__(self, shelf: Shelf, setup: Setup) -> None:
+    def __init__(self, shelf: Shelf, setup: Setup, packets: SqlitePackets | None = None) -> None:
         self._open: Shelf | None = shelf
+        self._kept_packets = MemoryPackets() if packets is None else packets
         self._setup = setup
         self._gate = Gate(setup, lambda: self._shelf.snapshot.tenants)
         self._preparation = setup.preparation(shelf.searchable)
@@ -121,7 +123,10 @@ class Intake:
             How many ids were there. Also removes the traces of ids that were deleted before.
         """
         tenant = self._gate.tenant(tenant)
-        return self._shelf.remove(tenant, self._ids(ids, source_id, tenant), scrub=True)
+        named = self._ids(ids, source_id, tenant)
+        purged = self._shelf.remove(tenant, named, scrub=True)
+        self._kept_packets.forget(tenant, named)
+        return purged
 
     def holds(self, record_id: str, *, tenant: str | None = None) -> bool:
         """Whether a tenant has an id or source of this name: for those who write."""
@@ -155,6 +160,7 @@ class Intake:
         """Give the folder back; a second call does nothing."""
         if self._open is not None:
             shelf, self._open = self._open, None
+            self._kept_packets.close()
             let_go(shelf)
 
     def __enter__(self) -> Self:

@@ -17,6 +17,7 @@ from ctxarith.remembered import searchable_keys
 from ctxarith.shelves import Hold, in_chroma, in_memory, open_shelf
 from ctxarith.stores.adopted import Adopted
 from ctxarith.stores.inmemory import InMemoryStore
+from ctxarith.stores.packets import SqlitePackets
 
 _COLLECTION_METHODS = ("get", "count", "add", "upsert", "delete")
 STORE_METHODS = ("write", "remove", "rows", "count", "select", "can", "scrub", "close")
@@ -45,6 +46,7 @@ class Opening(Intake):
         return cls(
             open_shelf(path, setup.wanted, in_chroma if store is None else _over(store)),
             setup,
+            _packets(path),
         )
 
     @classmethod
@@ -91,7 +93,7 @@ class Opening(Intake):
             corpus = cls(in_memory(held, setup.wanted), setup)
         else:
             hold = Hold(held.identity, lambda folder, settings: held)
-            corpus = cls(open_shelf(path, setup.wanted, hold), setup)
+            corpus = cls(open_shelf(path, setup.wanted, hold), setup, _packets(path))
         try:
             corpus._check_vectors()
         except BaseException:
@@ -112,7 +114,7 @@ class Opening(Intake):
         """
         setup = Setup.of(options)
         reembed(path, setup)
-        return cls(open_shelf(path, setup.wanted, in_chroma), setup)
+        return cls(open_shelf(path, setup.wanted, in_chroma), setup, _packets(path))
 
     def _check_vectors(self) -> None:
         """The questions' model must be that of the rows; the length of its vectors is all one can see."""
@@ -127,3 +129,7 @@ class Opening(Intake):
 def _over(store: Store) -> Hold:
     identity = getattr(store, "identity", f"{type(store).__module__}.{type(store).__qualname__}")
     return Hold(identity, lambda folder, settings: Held(store, identity))
+
+
+def _packets(path: str | Path) -> SqlitePackets:
+    return SqlitePackets(Path(path).expanduser() / "packets.sqlite")

@@ -160,6 +160,22 @@ def permission(policy: Policy, principal: Principal, *, now: datetime, at: datet
     )
 
 
+def rights(policy: Policy, principal: Principal) -> Predicate:
+    """What the caller may see whatever the time: tenant, audience, scopes, jurisdiction, kind of source."""
+    return And.of(
+        Field("tenant") == principal.tenant,
+        _audience(principal),
+        _granted(principal),
+        _jurisdiction(policy, principal),
+        EVERY if policy.source_types is None else Field("source_type").is_in(policy.source_types),
+    )
+
+
+def not_embargoed(now: datetime) -> Predicate:
+    """Records that are open by now."""
+    return _absent_or("embargo_until", Field("embargo_until") <= now)
+
+
 def dated_by(moment: datetime) -> Predicate:
     """Records whose own dates have come: one dated in the future retires nothing yet."""
     return And.of(

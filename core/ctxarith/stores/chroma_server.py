@@ -42,6 +42,14 @@ class ChromaServer(ChromaRows):
             stacklevel=2,
         )
 
+    def probe(self) -> None:
+        """Ask the server for a sign of life.
+
+        Raises:
+            StoreError: there is none.
+        """
+        self.count()
+
     def close(self) -> None:
         """Nothing of ours is held open."""
         self._collection = None
