@@ -12,7 +12,6 @@ from ctxarith.memory.script import message_line
 from ctxarith.models.tokens import token_counter
 from ctxarith.ports import counted
 
-
 _WIDTH = 500
 
 
