@@ -134,7 +134,7 @@ def test_tokens_delivered_stand_in_the_trace(result: Result) -> None:
 def test_explaining_a_query_touches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = in_memory(*CASE)
     monkeypatch.setattr(WordEmbedder, "embed_query", lambda *_: pytest.fail("it was run"))
-    monkeypatch.setattr("ctxarith.corpus.run", lambda *_, **__: pytest.fail("it was run"))
+    monkeypatch.setattr("ctxarith.running.run", lambda *_, **__: pytest.fail("it was run"))
     said = str(corpus.explain(PIPELINE, principal=ME))
     parts = [
         "tenant = 'default'",

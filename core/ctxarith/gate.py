@@ -20,14 +20,16 @@ class Gate:
     setup: Setup
     tenants: Callable[[], frozenset[str]]
 
-    def permission(self, principal: Principal | None, as_of: TimeLike | None = None) -> Permission:
+    def permission(
+        self, principal: Principal | None, as_of: TimeLike | None = None, *, now: datetime | None = None
+    ) -> Permission:
         """What the caller may see.
 
         Raises:
             PrincipalRequired: nobody is named, and a policy or a second tenant exists.
         """
         at = None if as_of is None else self.moment(as_of)
-        return permission(self.setup.policy or Policy(), self.caller(principal), now=self.now(), at=at)
+        return permission(self.setup.policy or Policy(), self.caller(principal), now=now or self.now(), at=at)
 
     def caller(self, principal: Principal | None) -> Principal:
         """The principal; without one, the only tenant, as long as there is no policy."""

@@ -135,14 +135,8 @@ def permission(policy: Policy, principal: Principal, *, now: datetime, at: datet
     """
     moment = now if at is None else at
     standing = {
-        "tenant": Field("tenant") == principal.tenant,
-        "audience": _audience(principal),
-        "scope": _granted(principal),
-        "jurisdiction": _jurisdiction(policy, principal),
-        "source type": EVERY
-        if policy.source_types is None
-        else Field("source_type").is_in(policy.source_types),
-        "embargo": _absent_or("embargo_until", Field("embargo_until") <= now),
+        **_rights(policy, principal),
+        "embargo": not_embargoed(now),
         "retention": _absent_or("retain_until", Field("retain_until") > now),
         "validity": _absent_or("valid_from", Field("valid_from") <= moment),
         "assertion": EVERY if at is None else _asserted_by(at),
@@ -162,13 +156,18 @@ def permission(policy: Policy, principal: Principal, *, now: datetime, at: datet
 
 def rights(policy: Policy, principal: Principal) -> Predicate:
     """What the caller may see whatever the time: tenant, audience, scopes, jurisdiction, kind of source."""
-    return And.of(
-        Field("tenant") == principal.tenant,
-        _audience(principal),
-        _granted(principal),
-        _jurisdiction(policy, principal),
-        EVERY if policy.source_types is None else Field("source_type").is_in(policy.source_types),
-    )
+    return And.of(*_rights(policy, principal).values())
+
+
+def _rights(policy: Policy, principal: Principal) -> dict[str, Predicate]:
+    kinds = policy.source_types
+    return {
+        "tenant": Field("tenant") == principal.tenant,
+        "audience": _audience(principal),
+        "scope": _granted(principal),
+        "jurisdiction": _jurisdiction(policy, principal),
+        "source type": EVERY if kinds is None else Field("source_type").is_in(kinds),
+    }
 
 
 def not_embargoed(now: datetime) -> Predicate:

@@ -41,11 +41,14 @@ class Running(Reading):
     ) -> Result:
         if not isinstance(text, str):
             raise ArgumentError("text", text, "the question as text")
+        # The clock is read once, or a boundary could fall between what is permitted and what is current.
+        now = self._gate.now()
+        allowed = self._gate.permission(principal, as_of, now=now)
         return run(
-            self.plan(pipeline, principal=principal, as_of=as_of),
+            plan(pipeline, allowed, can=self._shelf.store.can),
             clean_text(None, "text", text),
             self._shelf.snapshot,
-            at=self._gate.moment(as_of),
+            at=now if as_of is None else self._gate.moment(as_of),
             tools=Tools(embed, self._setup.counter),
         )
 
