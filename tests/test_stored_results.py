@@ -35,6 +35,7 @@ from ctxarith import (
     Slot,
     StoreError,
     Template,
+    Withheld,
     composite,
     everyone,
     field,
@@ -64,6 +65,7 @@ ERRORS: list[CtxArithError] = [
     StoreError("Chroma failed"),
     CorpusClosed("it was closed"),
     MissingExtra(what="reranking", package="sentence-transformers", extra="rerank"),
+    Withheld("deny", ["a member is closed to the caller"], "the packet is discarded"),
 ]
 
 

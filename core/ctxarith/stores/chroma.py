@@ -131,5 +131,7 @@ class ChromaStore(ChromaRows):
             if not vectors.exists():
                 continue
             if self._seen.get(vectors) != stamp(vectors):
-                clear_unused(header, vectors)
+                # Where the collection is not open, what may be a length is left as it is.
+                scaled = self._collection is None or self._collection.scales
+                clear_unused(header, vectors, scaled=scaled)
                 self._seen[vectors] = stamp(vectors)

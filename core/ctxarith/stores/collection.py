@@ -70,6 +70,12 @@ class ChromaCollection:
         self._insert = collection.add if alone else collection.upsert
         self._advice = advice
 
+    @property
+    def scales(self) -> bool:
+        """Whether Chroma scales the vectors of this collection and keeps their lengths."""
+        graph = (self._collection.configuration_json or {}).get("hnsw") or {}
+        return graph.get("space") == "cosine"
+
     def count(self) -> int:
         """The number of rows."""
         return int(self._asked(self._collection.count))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 # hnswlib: version, offset of the first element, capacity, elements, bytes an element.
 _HEADER = struct.Struct("<IQQQQ")
+_LENGTH = 4  # a float for each element
 
 
 def is_whole(header: Path) -> bool:
@@ -19,10 +20,11 @@ def is_whole(header: Path) -> bool:
     return bool(used <= most and offset + used * size <= vectors.stat().st_size)
 
 
-def clear_unused(header: Path, vectors: Path) -> None:
-    """Overwrite the part of hnswlib's vector file that holds no element yet.
+def clear_unused(header: Path, vectors: Path, *, scaled: bool) -> None:
+    """Overwrite what hnswlib writes from memory that it never set, in which pieces of documents can lie.
 
-    hnswlib writes that part from memory it never set, in which pieces of documents can lie.
+    That is the part of the vector file that holds no element yet, and of the file of lengths too; or all of
+    the latter in a space whose vectors are not `scaled`, since there it is never set.
     """
     layout = header.read_bytes()[: _HEADER.size]
     if len(layout) < _HEADER.size:
@@ -30,9 +32,16 @@ def clear_unused(header: Path, vectors: Path) -> None:
     version, offset, most, used, size = _HEADER.unpack(layout)
     if version != 1 or used > most:
         return
-    with vectors.open("r+b") as file:
+    _clear_from(vectors, offset + used * size)
+    _clear_from(header.with_name("length.bin"), used * _LENGTH if scaled else 0)
+
+
+def _clear_from(path: Path, start: int) -> None:
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
         end = file.seek(0, 2)
-        start = file.seek(min(offset + used * size, end))
+        start = file.seek(min(start, end))
         file.write(bytes(end - start))
 
 
