@@ -142,6 +142,7 @@ def test_a_write_for_which_there_is_no_room_is_taken_back_whole_and_succeeds_whe
     refusal: Refusal, write: Callable[[Corpus], object], bench: Bench
 ) -> None:
     with bench.open() as corpus:
+        corpus._shelf._keeper.finish()
         before = said(corpus), corpus._shelf.feed("default", 0), bench.files()
         with pytest.MonkeyPatch.context() as patch:
             refusal(patch)
@@ -159,6 +160,7 @@ def test_a_write_for_which_there_is_no_room_is_taken_back_whole_and_succeeds_whe
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.__name__)
 def test_a_compaction_for_which_there_is_no_room_changes_nothing(refusal: Refusal, bench: Bench) -> None:
     with in_pieces(), bench.open() as corpus:
+        corpus._shelf._keeper.finish()
         before = said(corpus), bench.files()
         with pytest.MonkeyPatch.context() as patch:
             refusal(patch)
