@@ -99,7 +99,7 @@ def test_the_feed_forgets_what_a_purged_record_held(corpus: Corpus) -> None:
     assert all(change.before is None for change in changes)
 
 
-@pytest.mark.parametrize("since", [-1, 1.0, "1", None, True])
+@pytest.mark.parametrize("since", [-1, 1.0, "1", None, True, 2**63])
 def test_a_watermark_is_a_whole_number(corpus: Corpus, since: Any) -> None:
     with pytest.raises(ArgumentError, match="since"):
         corpus.changes(since)

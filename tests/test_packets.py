@@ -601,3 +601,21 @@ def test_conditions_survive_being_written_down() -> None:
     assert encoded(decoded(plain)) == plain
     records = [rec("a", metadata={"a": "x", "b": b, "t": NOW}) for b in (1, "1", True, 1.0, 2.5, 3)]
     assert [decoded(plain).matches(one) for one in records] == [condition.matches(one) for one in records]
+
+
+def test_a_denial_names_no_record_that_is_closed_to_the_caller(corpus: Corpus) -> None:
+    corpus.add([Record(id="sec-1", text="pump oil", tenant="a", audience=["g"])])
+    packet = corpus.packet("pump oil", principal=Principal("a", groups=["g"]))
+    corpus.add([Record(id="sec-1", text="pump oil, changed", tenant="a", audience=["g"])])
+    found = packet.revalidate(Principal("a"))
+    assert found.verdict == "deny"
+    assert "sec-1" not in repr(found)
+    with pytest.raises(Withheld) as caught:
+        packet.render(Principal("a"))
+    assert "sec-1" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [5, [5], None])
+def test_what_stands_first_is_named_by_ids(corpus: Corpus, wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match="cited"):
+        corpus.packet("pump", principal=Principal("a"), cited=wrong)

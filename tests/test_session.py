@@ -263,6 +263,18 @@ def test_a_gate_is_calibrated_to_the_precision_that_is_wanted() -> None:
         thread().calibrate([(0.9, False)], precision=0.5)
 
 
+@pytest.mark.parametrize("examples", [5, [(1,)], [("x", True)], None])
+def test_examples_are_pairs(examples: Any) -> None:
+    with pytest.raises(ArgumentError, match="examples"):
+        thread().calibrate(examples, precision=0.5)
+
+
+def test_a_caller_who_lost_a_group_is_not_told_what_the_thread_cited_then(corpus: Corpus) -> None:
+    corpus.add([rec("open", "pump"), rec("closed", "pump oil", audience=["board"], source_id="board.pdf")])
+    corpus.session("t", principal=Principal("acme", groups=["board"])).retrieve("pump oil")
+    assert corpus.session("t", principal=Principal("acme")).cited == ("open",)
+
+
 @pytest.mark.parametrize("wrong", [1, "yes", None, (True, 0.5)])
 def test_a_gate_that_gives_no_verdict_is_named(pumps: Corpus, wrong: Any) -> None:
     session = pumps.session("t", principal=ACME, gate=lambda evidence: wrong)

@@ -84,7 +84,10 @@ class Threshold:
         """
         if isinstance(precision, bool) or not isinstance(precision, int | float) or not 0 < precision <= 1:
             raise ArgumentError("precision", precision, "a share above 0, at most 1")
-        known = sorted(examples, key=lambda pair: -pair[0])
+        try:
+            known = sorted(((float(score), bool(right)) for score, right in examples), reverse=True)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError("examples", examples, f"pairs of a confidence and a bool: {error}") from error
         reached = [score for score, share in _precisions(known) if share >= precision]
         if not reached:
             raise ArgumentError("examples", len(known), f"no threshold is right in {precision:.0%} of them")

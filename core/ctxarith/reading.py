@@ -68,7 +68,7 @@ class Reading(Opening):
 
     def changes(self, since: int, *, principal: Principal | None = None) -> list[Change]:
         """What the caller's tenant has changed since a watermark, as the caller may see it."""
-        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+        if isinstance(since, bool) or not isinstance(since, int) or not 0 <= since < 2**63:
             raise ArgumentError("since", since, "a watermark: a whole number, zero or more")
         allowed, tenant = self._gate.permission(principal), self._gate.caller(principal).tenant
         snapshot = self._shelf.snapshot

@@ -12,7 +12,7 @@ from ctxarith.models.embedders import embedded
 from ctxarith.options import Setup
 from ctxarith.ports import Vector
 from ctxarith.progress import watching
-from ctxarith.shelves import CHROMA, chroma_folder, in_chroma, let_go, open_shelf
+from ctxarith.shelves import CHROMA, chroma_folder, folder_at, in_chroma, let_go, open_shelf
 from ctxarith.stores.chroma import ChromaStore
 
 
@@ -30,7 +30,7 @@ def reembed(path: str | Path, setup: Setup) -> int:
         StoreError: the folder is open, in this process or for writing in another one.
         EmbeddingError: the model failed; nothing has changed.
     """
-    folder = Path(path).expanduser().resolve()
+    folder = folder_at(path)
     if not (folder / "journal.sqlite").is_file():
         raise ArgumentError("path", str(path), "no corpus in this folder")
     kept = {name: value for name, value in setup.wanted.items() if name != "embedder"}

@@ -49,12 +49,7 @@ def open_shelf(path: str | Path, wanted: Mapping[str, str], hold: Hold) -> Shelf
         StoreError: the folder cannot be used.
         EmbedderMismatch: it was written with another embedding model.
     """
-    if path in ("", b"") or path is None:
-        raise ArgumentError("path", path, "the name of a folder")
-    try:
-        folder = Path(path).expanduser().resolve()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ArgumentError("path", path, f"not a folder: {error}") from error
+    folder = folder_at(path)
     with _OPENING:
         shelf = _OPEN.get(folder)
         if shelf is None:
@@ -68,6 +63,20 @@ def open_shelf(path: str | Path, wanted: Mapping[str, str], hold: Hold) -> Shelf
             check_settings(shelf.settings, wanted)
         shelf.handles += 1
         return shelf
+
+
+def folder_at(path: str | Path) -> Path:
+    """Where a path leads.
+
+    Raises:
+        ArgumentError: nowhere.
+    """
+    if path in ("", b"") or path is None:
+        raise ArgumentError("path", path, "the name of a folder")
+    try:
+        return Path(path).expanduser().resolve()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError("path", path, f"not a folder: {error}") from error
 
 
 def _made(folder: Path, wanted: Mapping[str, str], hold: Hold) -> Shelf:

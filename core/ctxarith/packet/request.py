@@ -103,7 +103,8 @@ class Case:
             raise ArgumentError("lifetime", self.lifetime, "a timedelta above zero")
         if not isinstance(self.sections, Mapping | None):
             raise ArgumentError("sections", self.sections, "labels with their conditions")
-        cited = [self.cited] if isinstance(self.cited, str) else list(self.cited)
+        several = not isinstance(self.cited, str) and isinstance(self.cited, Iterable)
+        cited: list[Any] = list(self.cited) if several else [self.cited]
         labelled = tuple((_label(name), where(rule)) for name, rule in (self.sections or {}).items())
         if not all(isinstance(name, str) for name in cited):
             raise ArgumentError("cited", cited, "ids or sources, as text")

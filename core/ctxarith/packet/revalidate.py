@@ -89,9 +89,10 @@ class Check:
 
     def _permitted(self, records: Sequence[Record], principal: Principal, now: datetime) -> Iterator[Reason]:
         allowed = And.of(rights(self.source.policy, principal), not_embargoed(now))
-        for record in records:
-            if not allowed.matches(record):
-                yield Reason(DENY, MEMBERS, f"{record.id} is no longer the caller's")
+        closed = sum(not allowed.matches(record) for record in records)
+        if closed:
+            # Counted, not named: what is closed to a caller has no id.
+            yield Reason(DENY, MEMBERS, f"{closed} of the members no longer the caller's")
 
     def _members(self, snapshot: Snapshot, principal: Principal, now: datetime) -> Iterator[Reason]:
         tenant = self.kept.manifest.tenant

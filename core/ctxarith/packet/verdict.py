@@ -65,5 +65,7 @@ class Revalidation:
 
 
 def judged(reasons: Iterable[Reason]) -> Revalidation:
-    """The verdict of some reasons, each once."""
-    return Revalidation(tuple(dict.fromkeys(reasons)))
+    """The verdict of some reasons, each once; to whom it denies, it says nothing of the rest."""
+    found = tuple(dict.fromkeys(reasons))
+    denying = tuple(reason for reason in found if reason.verdict == DENY)
+    return Revalidation(denying or found)
