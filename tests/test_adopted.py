@@ -486,9 +486,11 @@ def test_a_row_with_a_mapped_id_is_found_to_be_replaced(theirs: Any) -> None:
 def test_a_row_of_theirs_is_never_overwritten_by_accident(theirs: Any) -> None:
     add(theirs, "default|r1|1", text="theirs")
     store = adopt(theirs)
-    with pytest.raises(StoreError, match=r"default\|r1\|1.*another row"):
-        store.write([row(Record(id="r1", text="ours"))])
-    assert [one.record.text for one in store.rows()] == ["theirs"]
+    store.write([row(Record(id="r1", text="ours"))])
+    assert theirs.get(ids=["default|r1|1"])["documents"] == ["theirs"]
+    assert sorted(theirs.get()["documents"]) == ["ours", "theirs"]
+    store.remove([RowKey("default", "r1", "1")])
+    assert theirs.get()["documents"] == ["theirs"]
 
 
 def test_rows_written_to_a_collection_without_tenants_leave_the_rest_visible(theirs: Any) -> None:

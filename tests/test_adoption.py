@@ -272,3 +272,34 @@ def test_a_row_that_is_nested_without_end_locks_nobody_out(collection: Any) -> N
     corpus = adopt(collection)
     assert found(corpus) == ["a", "b"]
     assert {rid for rid, _ in corpus.left_out} == {"ctx_record", "ctx_beside", "d"}
+
+
+def test_two_rows_of_theirs_under_one_key_are_one_once_we_have_written_it(tmp_path: Path) -> None:
+    theirs = client_in(tmp_path).create_collection("twice", embedding_function=None)
+    put(
+        theirs,
+        one=("fee one", {"customer": "acme", "key": "k"}),
+        two=("fee two", {"customer": "acme", "key": "k"}),
+    )
+    corpus = adopt(theirs, fields={"tenant": "customer", "id": "key"})
+    assert [rid for rid, _ in corpus.left_out] in (["one"], ["two"])
+    corpus.add([Record(id="k", text="fee mine", tenant="acme")])
+    corpus.sync()
+    assert [record.text for record in corpus.get("k", principal=ACME)] == ["fee mine"]
+    corpus.delete("k", tenant="acme")
+    corpus.sync()
+    assert (corpus.get("k", principal=ACME), theirs.count()) == ([], 0)
+
+
+def test_a_row_of_theirs_under_the_id_of_ours_is_in_nobodys_way(collection: Any) -> None:
+    corpus = adopt(collection)
+    put(collection, **{"acme|zz|1": ("fee theirs", {"customer": "beta"})})
+    corpus.add([Record(id="zz", text="fee ours", tenant="acme")])
+    corpus.add([Record(id="zz", text="fee ours again", tenant="acme")])
+    corpus.sync()
+    assert [record.text for record in corpus.get("zz", principal=ACME)] == ["fee ours again"]
+    assert "acme|zz|1" in found(corpus, "fee", principal=Principal("beta"))
+    corpus.delete("zz", tenant="acme")
+    corpus.sync()
+    assert corpus.get("zz", principal=ACME) == []
+    assert "acme|zz|1" in found(corpus, "fee", principal=Principal("beta"))

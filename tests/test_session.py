@@ -271,8 +271,17 @@ def test_examples_are_pairs(examples: Any) -> None:
 
 def test_a_caller_who_lost_a_group_is_not_told_what_the_thread_cited_then(corpus: Corpus) -> None:
     corpus.add([rec("open", "pump"), rec("closed", "pump oil", audience=["board"], source_id="board.pdf")])
-    corpus.session("t", principal=Principal("acme", groups=["board"])).retrieve("pump oil")
-    assert corpus.session("t", principal=Principal("acme")).cited == ("open",)
+    board = Principal("acme", user="ann", groups=["board"])
+    corpus.session("t", principal=board).retrieve("pump oil")
+    assert set(corpus.session("t", principal=board).cited) == {"open", "board.pdf"}
+    assert corpus.session("t", principal=ACME).cited == ("open",)
+
+
+def test_callers_without_a_name_share_a_thread_if_their_rights_are_the_same(pumps: Corpus) -> None:
+    pumps.session("t", principal=Principal("acme", groups=["a", "b"])).cite("pump.pdf")
+    assert pumps.session("t", principal=Principal("acme", groups=["b", "a"])).cited == ("pump.pdf",)
+    for other in (Principal("acme"), Principal("acme", groups=["a"]), Principal("acme", scopes=[""])):
+        assert not pumps.session("t", principal=other).cited
 
 
 @pytest.mark.parametrize("wrong", [1, "yes", None, (True, 0.5)])

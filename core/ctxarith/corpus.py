@@ -13,7 +13,7 @@ from ctxarith.confidence import Gate
 from ctxarith.errors import ArgumentError
 from ctxarith.explain import Explanation, PlanView
 from ctxarith.instant import TimeLike
-from ctxarith.ledger import ThreadKey
+from ctxarith.ledger import ThreadKey, anonymous
 from ctxarith.packet.borrowed import Source
 from ctxarith.packet.handle import Packet
 from ctxarith.packet.making import Packets
@@ -114,7 +114,7 @@ class Corpus(Running):
         caller = self._gate.caller(principal)
         if not isinstance(thread_id, str) or not thread_id:
             raise ArgumentError("thread_id", thread_id, "the name of a thread")
-        key = ThreadKey(caller.tenant, caller.user or "", thread_id)
+        key = ThreadKey(caller.tenant, caller.user or anonymous(caller), thread_id)
         return Session(key, self._asking(principal), self._shelf.threads, gate=gate, capacity=capacity)
 
     def packet(

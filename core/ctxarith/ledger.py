@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ctxarith.policy import Principal
 from ctxarith.ports import Vector
 
 # Earlier questions that a new one is compared with.
@@ -18,6 +19,15 @@ class ThreadKey:
     tenant: str
     user: str
     thread: str
+
+
+def anonymous(caller: Principal) -> str:
+    """Stands for a user without a name: callers share a thread if they have the same rights, and only then.
+
+    Otherwise how sure a gate is would tell one caller something of what another one was shown.
+    """
+    rights = (caller.groups, caller.scopes, caller.jurisdictions, caller.inherit_grants)
+    return "anonymous " + repr([sorted(one) if isinstance(one, tuple) else one for one in rights])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxarith.errors import ArgumentError, CtxArithError, RecordError, StoreError
@@ -13,16 +12,15 @@ from ctxarith.flat import BESIDE, read_json, restore
 from ctxarith.model import Record
 from ctxarith.ports import Row, RowKey
 from ctxarith.predicate import And, Compare, Predicate
-from ctxarith.stores.collection import ChromaCollection, Kept, Raw, named, once_each, row_id
+from ctxarith.stores.collection import ChromaCollection, Kept, Raw, named, once_each
 from ctxarith.stores.foreign import Fields, Reading, names_a_tenant, unit_vector
+from ctxarith.stores.places import Places
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 LeftOut = tuple[str, str]
 
-# Of SQLite's variables in one request.
-_MOST_NAMES = 500
 _BESIDE = "ctx_beside"
 _ADVICE = "the adopted Chroma collection failed, see that its folder or server is well and try again"
 
@@ -99,7 +97,7 @@ class Adopted:
     def select(self, predicate: Predicate) -> Iterator[Row]:
         """The rows whose record matches, by evaluation in Python: their keys are not our fields."""
         rid = _one_id(predicate)
-        near = self._collection.ids() if rid is None else [rid, *self._named([rid])]
+        near = self._collection.ids() if rid is None else [rid, *self._places().named([rid])]
         found = self._read(list(dict.fromkeys(near)), [], set())
         return (row for row in found if predicate.matches(row.record))
 
@@ -116,13 +114,19 @@ class Adopted:
         self._must_own()
         once = once_each(rows)
         beside = {row.key: self._beside(row.record) for row in once}
-        places = self._places([row.key for row in once])
-        self._collection.put(Kept(places[row.key], row, beside[row.key]) for row in once)
+        places = self._places().of([row.key for row in once], new=True)
+        self._collection.put(Kept(places[row.key][0], row, beside[row.key]) for row in once)
+        # Of two rows of theirs that named one key, the other one would come back some day.
+        self._collection.erase(name for row in once for name in places[row.key][1:])
 
     def remove(self, keys: Sequence[RowKey]) -> None:
         """Remove those of the keys that are there."""
         self._must_own()
-        self._collection.erase(self._places(keys).values())
+        places = self._places().of(keys, new=False)
+        self._collection.erase(name for names in places.values() for name in names)
+
+    def _places(self) -> Places:
+        return Places(self._collection, self._record, self._fields.sources.get("id"))
 
     def scrub(self) -> None:
         """Warn: what Chroma keeps of deleted rows lies in files that the caller's client holds."""
@@ -209,35 +213,6 @@ class Adopted:
         if reason := self._how().disagreement(raw, record):
             raise RecordError(raw.name, "tenant", record.tenant, reason)
         return record, revision
-
-    def _places(self, keys: Sequence[RowKey]) -> dict[RowKey, str]:
-        """The Chroma id of each key: where its row is, else where a new one goes."""
-        wanted = {row_id(key): key for key in keys}
-        near = [*wanted, *(key.id for key in keys)]
-        if "id" in self._fields.sources:
-            near += self._named(list({key.id for key in keys}))
-        places: dict[RowKey, str] = {}
-        taken: dict[str, str] = {}
-        for raw in self._collection.pages(dict.fromkeys(near), vectors=False):
-            taken[raw.name] = raw.name
-            with suppress(RecordError):
-                record, revision = self._record(raw)
-                places.setdefault(RowKey(*record.key, revision), raw.name)
-        for name, key in wanted.items():
-            if key not in places and name in taken:
-                raise StoreError(f"the Chroma id {name!r} belongs to another row: give the record another id")
-            places.setdefault(key, name)
-        return {key: places[key] for key in wanted.values()}
-
-    def _named(self, ids: Sequence[str]) -> list[str]:
-        """The Chroma ids of the rows in which one of the ids stands as metadata: ours, and mapped ones."""
-        keys = dict.fromkeys(("id", self._fields.sources.get("id", "id")))
-        found: list[str] = []
-        for start in range(0, len(ids), _MOST_NAMES):
-            named = {"$in": list(ids[start : start + _MOST_NAMES])}
-            for key in keys:
-                found += self._collection.ids({str(key): named})
-        return found
 
 
 def _one_id(predicate: Predicate) -> str | None:
