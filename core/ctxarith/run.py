@@ -24,7 +24,7 @@ from ctxarith.stages.assemble import Budget
 from ctxarith.stages.pool import Pool
 from ctxarith.stages.recalled import pooled
 from ctxarith.stages.retrieve import Query, Ranking, recall
-from ctxarith.stages.supersede import Succession, Supersession
+from ctxarith.stages.supersede import Replaced, Succession, Supersession
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
     succession = Succession()
     query = Query(text, snapshot, tools.embed)
     hits: Sequence[Hit] = _retrieved(scene, query, succession, clock)
-    drops: list[Sequence[Drop]] = [sorted(succession.drops.values(), key=lambda drop: drop.record.key)]
+    drops: list[Sequence[Drop]] = [Replaced(succession)]
     for stage in plan.stages:
         hits, dropped = stage(hits, moment)
         drops.append(dropped)

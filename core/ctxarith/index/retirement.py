@@ -12,6 +12,7 @@ import numpy as np
 
 from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.graph import looping
+from ctxarith.index.heirs import SEVERAL, sole_heads, sole_heirs
 from ctxarith.index.newness import newness
 from ctxarith.index.slots import INFERRED_SIMILARITY, Links, Slots, asserted
 from ctxarith.instant import iso
@@ -143,6 +144,25 @@ class Retirement:
             stack.pop()
         return self._heads[row]
 
+    @lazy
+    def _sole(self) -> Rows:
+        table, by_facts = self._slots.facts.table, self._by_facts
+        settled = by_facts[table.row]
+        versions = np.flatnonzero(self._version_by >= 0)
+        grounds = [
+            (table.row[settled], self._fact_by[settled]),
+            (versions, self._version_by[versions]),
+            (self._links.old, self._links.new),
+        ]
+        heirs = sole_heirs(len(by_facts), grounds)
+        heirs[list(self._loops)] = SEVERAL
+        return heirs
+
+    @lazy
+    def sole_heads(self) -> Rows:
+        """For each retired row what `heads` gives, where that is one row or none (`NONE`), else `SEVERAL`."""
+        return sole_heads(self._sole, self.mask, self._visible)
+
     def _joined(self, heirs: list[int]) -> tuple[int, ...]:
         ends = [self._heads[h] if self.mask[h] else ((h,) if self._visible[h] else ()) for h in heirs]
         if len(ends) == 1:
@@ -206,10 +226,9 @@ class Retirement:
     @lazy
     def _rivals(self) -> frozenset[int]:
         """The rows that replace one record together, by a link at least, and come from several sources."""
-        named, times = np.unique(self._links.old, return_counts=True)
-        several = (times > 1) | (self._version_by[named] >= 0) | self._by_facts[named]
+        named = np.unique(self._links.old)
         rivals: set[int] = set()
-        for old in named[several].tolist():
+        for old in named[self._sole[named] == SEVERAL].tolist():
             heads = self.heads(old) if len(self.heirs(old)) > 1 else ()
             # The chunks of one document do not contradict each other.
             if len({self._slots.records[row].source_id for row in heads}) > 1:

@@ -60,8 +60,7 @@ def _spread(ranking: Ranking, at: Rows, size: int) -> Ranks:
 
 def _tiers(rows: Rows, named: Mask, succession: Succession) -> Rows:
     """1 for a row that holds a named identifier, or took the place of one that does."""
-    heads = [head for head, replaced in succession.replaces.items() if any(named[old] for old in replaced)]
-    return (named[rows] | np.isin(rows, heads)).astype(np.int64)
+    return (named[rows] | np.isin(rows, succession.heirs_of(named))).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class _Maker:
             decision=scene.plan.permission.decision,
             found_by=found,
             tier=int(self.tier[number]),
-            replaces=tuple(records[old].id for old in self.succession.replaces.get(row, ())),
+            replaces=tuple(records[old].id for old in self.succession.replaced_by(row)),
             superseded_by=scene.successors(row),
             stale_slots=scene.retirement.stale_slots(row),
             flags=scene.retirement.flags(row),
