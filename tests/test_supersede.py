@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from itertools import permutations
+from operator import mul
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -502,6 +505,46 @@ def test_an_older_alike_guess_counts_when_the_newest_fails() -> None:
     )
     result = corpus.retrieve("?")
     assert (sorted(ids(result)), retired(result)) == (["far", "twin"], {"old": ("twin",)})
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("batches", [1, 5])
+def test_guesses_mixed_with_assertions_retire_what_a_plain_reading_retires(seed: int, batches: int) -> None:
+    draw = Random(seed)
+    table = {
+        "left": [1.0, 0.0, 0.0],
+        "beside": [0.9, 0.436, 0.0],
+        "beyond": [0.62, 0.785, 0.0],
+        "up": [0.0, 0.0, 1.0],
+    }
+    world = [
+        record(
+            f"r{n:02d}",
+            draw.choice(list(table)),
+            created_at=1_700_000_000 + n,
+            scope=draw.choice(["a", "b"]),
+            slots=[Slot("lead", draw.choice(["fee", "date"]), n, inferred=draw.random() < 0.6)],
+        )
+        for n in range(24)
+    ]
+    written = draw.sample(world, len(world))
+    corpus = in_memory(embedder=TableEmbedder(table))
+    for n in range(batches):
+        corpus.add(written[n::batches])
+
+    def retires(new: Record, old: Record) -> bool:
+        (one,), (other,) = new.slots, old.slots
+        lengths = [math.hypot(*table[r.text]) for r in (new, old)]
+        cosine = math.fsum(map(mul, table[new.text], table[old.text])) / math.prod(lengths)
+        declared = not one.inferred and not other.inferred
+        return one.attribute == other.attribute and (declared or cosine > 0.85)
+
+    for caller in (Principal("default"), Principal("default", scopes=["a"])):
+        seen = [r for r in world if r.scope == "a" or not caller.scopes]
+        left = [old.id for n, old in enumerate(seen) if not any(retires(new, old) for new in seen[n + 1 :])]
+        result = corpus.run((semantic & everyone) - superseded, "?", principal=caller)
+        assert sorted(ids(result)) == left
+        assert set(retired(result)) == {r.id for r in seen} - set(left)
 
 
 def test_one_guess_does_not_make_the_other_slots_of_its_record_guesses() -> None:

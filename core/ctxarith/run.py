@@ -205,11 +205,9 @@ def run(plan: Plan, text: str, snapshot: Snapshot, *, at: datetime, tools: Tools
 
 def _moment(snapshot: Snapshot, at: datetime, tools: Tools, text: str) -> Moment:
     def similarity(one: Hit, other: Hit) -> float:
-        rows = [
-            next(r for r in snapshot.named(h.record.tenant, h.id) if snapshot.records[r].key == h.record.key)
-            for h in (one, other)
-        ]
-        return snapshot.dense.similarity(*rows)
+        named = ((h.record.key, snapshot.named(h.record.tenant, h.id)) for h in (one, other))
+        rows = [next(r for r in found if snapshot.records[r].key == key) for key, found in named]
+        return float(snapshot.dense.similarity(*np.reshape(rows, (2, 1)))[0])
 
     return Moment(
         at,

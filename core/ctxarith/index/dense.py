@@ -96,9 +96,14 @@ class Dense:
                 rough[part] = _products(segment.vectors, rows[part] - run.start, query)
         return rough
 
-    def similarity(self, one: int, other: int) -> float:
-        """Cosine of two rows."""
-        return float(self.cosines(np.asarray([one]), self.vector(other))[0])
+    def similarity(self, rows: Rows, others: Rows) -> Scores:
+        """Cosine of each row with the other one at its place, summed as in `cosines`."""
+        cosines = np.empty(len(rows))
+        for start in range(0, len(rows), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            one, other = self._taken(rows[part]), self._taken(others[part])
+            cosines[part] = np.einsum("ij,ij->i", one.astype(np.float64), other.astype(np.float64))
+        return cosines
 
 
 def _products(vectors: NDArray[np.float32], rows: Rows, query: Vector) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.graph import looping
 from ctxarith.index.heirs import SEVERAL, sole_heads, sole_heirs
 from ctxarith.index.newness import newness
-from ctxarith.index.slots import INFERRED_SIMILARITY, Links, Slots, asserted
+from ctxarith.index.slots import Links, Slots, asserted
 from ctxarith.instant import iso
 from ctxarith.lazy import lazy
 from ctxarith.model import Slot
@@ -69,28 +69,14 @@ class Retirement:
 
     def _facts(self, active: Mask, standing: Mask) -> Rows:
         """For each assertion the newest row that reasserts it, or -1. Guesses need similarity."""
-        table = self._slots.facts.table
-        by = self._slots.facts.newest(active[table.row] & ~table.inferred)
+        facts, table = self._slots.facts, self._slots.facts.table
+        active = active[table.row]
+        by = facts.newest(active & ~table.inferred)
         if not table.inferred.any():
             return by
-        owner = self._slots.facts.owner
-        guessed = np.zeros(len(self._slots.facts.starts), np.bool_)
-        guessed[owner[table.inferred & active[table.row]]] = True
         by[table.inferred] = -1
-        doubtful = standing[table.row] & (by < 0) & (guessed[owner] | table.inferred)
-        for position in np.flatnonzero(doubtful).tolist():
-            by[position] = self._alike(position, active)
-        return by
-
-    def _alike(self, position: int, active: Mask) -> int:
-        """The newest active row of the group, newer and similar enough; guesses are on either side."""
-        slots, facts = self._slots, self._slots.facts
-        row = int(facts.table.row[position])
-        stop = int(np.searchsorted(facts.owner, facts.owner[position], side="right"))
-        for newer in reversed(facts.table.row[position + 1 : stop].tolist()):
-            if active[newer] and slots.similarity(row, newer) > INFERRED_SIMILARITY:
-                return int(newer)
-        return -1
+        doubtful = np.flatnonzero(standing[table.row] & (by < 0))
+        return np.maximum(by, facts.newest_alike(active, doubtful, self._slots.alike))
 
     def _versions(self, active: Mask) -> Rows:
         by = np.full(len(active), -1, np.int64)

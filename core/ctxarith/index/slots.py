@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from ctxarith.index.build import fact_digest
 from ctxarith.index.columns import Mask, Rows
+from ctxarith.index.dense import Scores
 from ctxarith.index.graph import looping
+from ctxarith.index.groups import NOTHING, Groups, joined, moved
 from ctxarith.index.newness import UNDATED
 from ctxarith.index.segment import FactTable, Segment
 from ctxarith.index.stack import Stack
-from ctxarith.index.strings import spans
 from ctxarith.lazy import lazy
 from ctxarith.model import Record, Slot
 
@@ -25,36 +26,6 @@ INFERRED_SIMILARITY = 0.85
 def asserted(record: Record) -> tuple[Slot, ...]:
     """The slots that a record asserts; mentions are not among them."""
     return tuple(slot for slot in record.slots if slot.asserts)
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Pairs of (group, row): each group one run of the table, from its oldest row to its newest.
-
-    Args:
-        table: the pairs; rows are numbered through all segments.
-        starts: where each group begins.
-        owner: the number of each pair's group.
-    """
-
-    table: FactTable
-    starts: Rows
-    owner: Rows
-
-    @classmethod
-    def of(cls, table: FactTable) -> Groups:
-        """Number the groups of a table in which each is one run."""
-        group = table.group
-        begins = np.concatenate([[True], group[1:] != group[:-1]]) if len(group) else np.empty(0, np.bool_)
-        return cls(table, np.flatnonzero(begins), np.cumsum(begins) - 1)
-
-    def newest(self, active: Mask) -> Rows:
-        """For each pair the newest active row of its group if it is newer than the pair's own, else -1."""
-        if not len(self.owner):
-            return self.owner
-        places = np.arange(len(self.owner))
-        best = np.maximum.reduceat(np.where(active, places, -1), self.starts)[self.owner]
-        return np.where(best > places, self.table.row[best], -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,43 +51,27 @@ class Links:
 class Slots:
     """What the rows of one snapshot assert, which ids have versions, and who names whom."""
 
-    def __init__(self, stack: Stack, live: Mask, similarity: Callable[[int, int], float]) -> None:
+    def __init__(self, stack: Stack, live: Mask, similarity: Callable[[Rows, Rows], Scores]) -> None:
         self.records = stack
-        self.similarity = similarity
+        self._similarity = similarity
         self._live = live
+
+    def alike(self, rows: Rows, others: Rows) -> Mask:
+        """Whether the texts of two rows are so similar that one may be guessed to replace the other."""
+        return self._similarity(rows, others) > INFERRED_SIMILARITY
 
     @lazy
     def facts(self) -> Groups:
         """The assertions of each fact."""
-        tables = [_moved(segment.facts, run.start) for segment, run in self.records.parts()]
-        return self._joined(tables, tables)
+        tables = [moved(segment.facts, run.start) for segment, run in self.records.parts()]
+        return joined(tables, tables, self.records)
 
     @lazy
     def versions(self) -> Groups:
         """The rows of each id that has several."""
-        tables = [_moved(segment.versions, run.start) for segment, run in self.records.parts()]
-        whole = [_moved(_every_id(segment), run.start) for segment, run in self.records.parts()]
-        return self._joined(tables, whole)
-
-    def _joined(self, tables: Sequence[FactTable], whole: Sequence[FactTable]) -> Groups:
-        """One table of all segments: the largest as it is, but for the groups that others add to.
-
-        Args:
-            tables: the pairs of each segment that matter already there.
-            whole: the pairs of each segment that can matter together with others'; sorted by group.
-        """
-        if len(tables) < 2:
-            return Groups.of(_concatenated(tables))
-        base = max(range(len(tables)), key=lambda n: len(whole[n]))
-        rest = [table for n, table in enumerate(whole) if n != base]
-        touched = np.unique(np.concatenate([_NOTHING.group, *(table.group for table in rest)]))
-        affected = _concatenated([_of_groups(whole[base], touched), *rest])
-        affected = _taken(affected, self.records.by_newness(affected.row, affected.group))
-        if whole is not tables:
-            affected = _taken(affected, np.flatnonzero(_several(affected.group)))
-        left = np.ones(len(tables[base]), np.bool_)
-        left[_places(tables[base], touched)] = False
-        return Groups.of(_concatenated([_taken(tables[base], np.flatnonzero(left)), affected]))
+        tables = [moved(segment.versions, run.start) for segment, run in self.records.parts()]
+        whole = [moved(_every_id(segment), run.start) for segment, run in self.records.parts()]
+        return joined(tables, whole, self.records)
 
     def of_fact(self, tenant: str, subject: str, attribute: str) -> list[int]:
         """The rows that assert one fact."""
@@ -156,7 +111,7 @@ class Slots:
         """Who names whom; links to records that are not here are left out."""
         pairs = [(segment.links, run.start) for segment, run in self.records.parts()]
         naming = np.concatenate([_NO_ROWS, *(rows + first for (rows, _), first in pairs)])
-        targets = np.concatenate([_NOTHING.group, *(target for (_, target), _ in pairs)])
+        targets = np.concatenate([NOTHING.group, *(target for (_, target), _ in pairs)])
         stands = self._live[naming]
         naming, targets = naming[stands], targets[stands]
         which, found = self._named(targets, "id")
@@ -200,41 +155,9 @@ class Slots:
 
 
 _NO_ROWS: Rows = np.empty(0, np.int64)
-_NOTHING = FactTable(np.empty(0, "S16"), _NO_ROWS, np.empty(0, np.int32), np.empty(0, np.bool_))
 
 
 def _every_id(segment: Segment) -> FactTable:
     group = segment.arrays["id.digest"]
     zero = np.zeros(len(group), np.int32)
     return FactTable(group, segment.arrays["id.row"].astype(np.int64), zero, zero.astype(np.bool_))
-
-
-def _moved(table: FactTable, first: int) -> FactTable:
-    return FactTable(table.group, table.row + first, table.ordinal, table.inferred)
-
-
-def _taken(table: FactTable, chosen: Rows) -> FactTable:
-    return FactTable(table.group[chosen], table.row[chosen], table.ordinal[chosen], table.inferred[chosen])
-
-
-def _concatenated(tables: Sequence[FactTable]) -> FactTable:
-    columns = ([getattr(table, name) for table in (_NOTHING, *tables)] for name in FactTable.__slots__)
-    return FactTable(*map(np.concatenate, columns))
-
-
-def _places(table: FactTable, groups: NDArray[np.bytes_]) -> Rows:
-    """Where the pairs of some groups stand in a table that is sorted by group."""
-    low = np.searchsorted(table.group, groups, side="left")
-    return spans(low, np.searchsorted(table.group, groups, side="right") - low)
-
-
-def _of_groups(table: FactTable, groups: NDArray[np.bytes_]) -> FactTable:
-    return _taken(table, _places(table, groups))
-
-
-def _several(group: NDArray[np.bytes_]) -> Mask:
-    same = group[1:] == group[:-1]
-    several = np.zeros(len(group), np.bool_)
-    several[1:] |= same
-    several[:-1] |= same
-    return several
