@@ -37,6 +37,7 @@ from speed_peers import (
     Peer,
 )
 from speed_report import Ingest, Measured, Report, machine, render
+from speed_superseded import superseded_too
 
 from ctxarith import Corpus
 from ctxarith.models.embedders import WordLlamaEmbedder
@@ -87,8 +88,12 @@ def measured(data: Data, scratch: Path, stack: ExitStack) -> Report:
         peers.append(ByHand(data))
     rows = asked(data, peers)
     follow_up = followed(data, ours.corpus)
+    _say("supersede")
+    superseding = superseded_too(data)
     shape = {"records": len(data), "dimension": data.vectors.shape[1], "queries": len(data.queries)}
-    return Report(machine(), shape, ingest, serving, [peer.name for peer in peers], rows, follow_up)
+    return Report(
+        machine(), shape, ingest, serving, [peer.name for peer in peers], rows, follow_up, superseding
+    )
 
 
 def ingested(data: Data, holders: Sequence[Holder]) -> list[float]:

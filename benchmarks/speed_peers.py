@@ -66,6 +66,17 @@ class GivenVectors:
         return self._table[text]
 
 
+def our_record(data: Data, row: int) -> Record:
+    """A row as our record."""
+    return Record(
+        id=data.ids[row],
+        text=data.texts[row],
+        scope=data.scope(row),
+        created_at=data.created_at(row),
+        metadata=data.metadata(row),
+    )
+
+
 class OurCorpus:
     """A corpus in a folder, in Chroma."""
 
@@ -76,16 +87,7 @@ class OurCorpus:
 
     def add(self, data: Data, rows: range) -> None:
         """Records are made inside: it is part of what a user does."""
-        records = [
-            Record(
-                id=data.ids[n],
-                text=data.texts[n],
-                scope=data.scope(n),
-                created_at=data.created_at(n),
-                metadata=data.metadata(n),
-            )
-            for n in rows
-        ]
+        records = [our_record(data, n) for n in rows]
         self.corpus.add(records, embeddings=data.vectors[rows.start : rows.stop])
 
     def close(self) -> None:

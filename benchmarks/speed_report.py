@@ -56,6 +56,7 @@ class Report:
     peers: list[str]
     rows: list[Measured]
     follow_up: dict[str, float]
+    superseding: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, verdicts included."""
@@ -108,6 +109,10 @@ def render(report: Report) -> str:
         _serving(report.serving),
         "a follow-up from 50 cited sources {cited_p50:.1f} / {cited_p95:.1f} ms, the same questions to "
         "the whole corpus {whole_p50:.1f} / {whole_p95:.1f} ms".format(**report.follow_up),
+        "in memory, without a filter: {plain_p50:.1f} / {plain_p95:.1f} ms, and {superseding_p50:.1f} / "
+        "{superseding_p95:.1f} ms where {retired:,} of the same records are superseded".format(
+            **report.superseding
+        ),
         "\n".join(f"{'reached' if v.holds else 'MISSED '}  {v.bar}: {v.found}" for v in verdicts(report)),
     ]
     if HAND not in report.peers:

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxarith import Corpus, Principal, Record, RecordError, Slot
-from ctxarith.index.graph import looping
+from ctxarith.index.graph import looping, looping_rows
 from ctxarith.ports import Row
 from ctxarith.stores.inmemory import InMemoryStore
 from tests.conftest import NOW
@@ -78,13 +79,18 @@ def test_a_node_is_on_a_loop_when_it_can_reach_itself(edges: list[tuple[int, int
             pending += ahead
         return ends
 
-    assert looping(edges) == {node for node in range(8) if node in reached(node)}
+    members = {node for node in range(8) if node in reached(node)}
+    assert looping(edges) == members
+    assert looping_rows(*np.array(edges, np.int64).reshape(-1, 2).T) == members
 
 
 def test_a_ring_of_twenty_thousand_nodes_needs_no_recursion() -> None:
     ring = [(n, (n + 1) % 20_000) for n in range(20_000)]
     assert len(looping(ring)) == 20_000
     assert looping(ring[:-1]) == set()
+    starts, ends = np.array(ring).T
+    assert len(looping_rows(starts, ends)) == 20_000
+    assert looping_rows(starts[:-1], ends[:-1]) == set()
 
 
 def test_a_record_cannot_replace_itself() -> None:  # SU-04

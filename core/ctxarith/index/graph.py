@@ -6,6 +6,13 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
+import numpy as np
+
+from ctxarith.index.columns import Rows
+
+# A loop of few links hangs together with short chains, which are gone by then; longer ones are searched.
+_ROUNDS = 16
+
 Node = TypeVar("Node", bound=Hashable)
 
 
@@ -28,6 +35,24 @@ def looping(edges: Iterable[tuple[Node, Node]]) -> set[Node]:
         if len(component) > 1:
             members.update(component)
     return members
+
+
+def looping_rows(starts: Rows, ends: Rows) -> set[int]:
+    """As `looping`, of many edges at once: they are searched when those at loose ends are off.
+
+    Args:
+        starts: the rows where the edges begin.
+        ends: the rows where they end.
+    """
+    size = 1 + max((int(rows.max()) for rows in (starts, ends) if len(rows)), default=0)
+    for _ in range(_ROUNDS):
+        entered, left = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        entered[ends] = left[starts] = True
+        kept = entered[starts] & left[ends]
+        if kept.all():
+            break
+        starts, ends = starts[kept], ends[kept]
+    return looping(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def _components(after: Mapping[Node, list[Node]]) -> Iterator[list[Node]]:

@@ -11,7 +11,7 @@ from datetime import datetime
 import numpy as np
 
 from ctxarith.index.columns import Mask, Rows
-from ctxarith.index.graph import looping
+from ctxarith.index.graph import looping_rows
 from ctxarith.index.heirs import SEVERAL, sole_heads, sole_heirs
 from ctxarith.index.newness import newness
 from ctxarith.index.slots import Links, Slots, asserted
@@ -46,9 +46,8 @@ class Retirement:
         self._version_by = self._versions(active)
         self.mask = self._mask(standing)
         # Only a link from the older to the newer can close a loop with slots.
-        suspects = np.unique(self._links.old[self._links.older]).tolist()
-        if suspects:
-            self._find_loops(suspects)
+        if self._links.older.any():
+            self._find_loops()
         for row in self._loops:
             self.mask[row] &= bool(self.heirs(row))
         self._heads: dict[int, tuple[int, ...]] = {}
@@ -58,7 +57,7 @@ class Retirement:
         links = links.taken(active[links.new] & standing[links.old])
         if not self._slots.has_link_loops:
             return links
-        self._loops = looping(zip(links.new.tolist(), links.old.tolist(), strict=True))
+        self._loops = looping_rows(links.new, links.old)
         members = list(self._loops)
         return links.taken(~(np.isin(links.new, members) & np.isin(links.old, members)))
 
@@ -94,17 +93,13 @@ class Retirement:
         retired: Mask = mask & standing
         return retired
 
-    def _find_loops(self, start: list[int]) -> None:
+    def _find_loops(self) -> None:
         """A link against the order can close a loop with slots: its members all stay."""
-        edges, seen, pending = [], set(start), list(start)
-        while pending:
-            old = pending.pop()
-            for new in self.heirs(old):
-                edges.append((new, old))
-                if new not in seen:
-                    seen.add(new)
-                    pending.append(new)
-        self._loops |= looping(edges)
+        old, new = map(np.concatenate, zip(*self._grounds, strict=True))
+        known = np.zeros(len(self.mask), np.bool_)
+        known[list(self._loops)] = True
+        apart = ~(known[old] & known[new])
+        self._loops |= looping_rows(new[apart], old[apart])
 
     def heirs(self, row: int) -> list[int]:
         """The rows that retire this one directly."""
@@ -131,16 +126,20 @@ class Retirement:
         return self._heads[row]
 
     @lazy
-    def _sole(self) -> Rows:
-        table, by_facts = self._slots.facts.table, self._by_facts
-        settled = by_facts[table.row]
+    def _grounds(self) -> list[tuple[Rows, Rows]]:
+        """(retired rows, their heirs) by facts, by versions and by links."""
+        rows = self._slots.facts.table.row
+        settled = self._by_facts[rows]
         versions = np.flatnonzero(self._version_by >= 0)
-        grounds = [
-            (table.row[settled], self._fact_by[settled]),
+        return [
+            (rows[settled], self._fact_by[settled]),
             (versions, self._version_by[versions]),
             (self._links.old, self._links.new),
         ]
-        heirs = sole_heirs(len(by_facts), grounds)
+
+    @lazy
+    def _sole(self) -> Rows:
+        heirs = sole_heirs(len(self.mask), self._grounds)
         heirs[list(self._loops)] = SEVERAL
         return heirs
 

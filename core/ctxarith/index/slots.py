@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ctxarith.index.build import fact_digest
 from ctxarith.index.columns import Mask, Rows
 from ctxarith.index.dense import Scores
-from ctxarith.index.graph import looping
+from ctxarith.index.graph import looping_rows
 from ctxarith.index.groups import NOTHING, Groups, joined, moved
 from ctxarith.index.newness import UNDATED
 from ctxarith.index.segment import FactTable, Segment
@@ -145,8 +145,7 @@ class Slots:
         """Whether any loop of links was met on disk; no subset of the links has one otherwise."""
         links = self.links
         # A loop cannot go from newer to older all the way round.
-        pairs = zip(links.new.tolist(), links.old.tolist(), strict=True)
-        return bool(links.older.any()) and bool(looping(pairs))
+        return bool(links.older.any()) and bool(looping_rows(links.new, links.old))
 
     def rivals(self, one: int, other: int) -> bool:
         """Whether two rows assert the same fact."""
