@@ -22,6 +22,7 @@ from ctxarith.packet.manifest import MEMBERS, SCOPE_VERSION, Kept, Manifest, Not
 from ctxarith.packet.revalidate import Check
 from ctxarith.packet.rights import owner_of
 from ctxarith.packet.verdict import DENY, REFRESH, Reason, Revalidation, judged
+from ctxarith.packet.view import PacketView, view_of
 from ctxarith.policy import Principal
 from ctxarith.run import Result
 
@@ -81,8 +82,7 @@ class Packet:
         if task is not None and task != self._made.request.task:
             return judged([Reason(DENY, SCOPE_VERSION, "the packet belongs to another task")])
         with self._lock:
-            known = [hit.record for hit in self._made.leaf.hits]
-            found = Check(self._kept, self._made.request, known, self._source).verdict(caller, moment)
+            found = self._check().verdict(caller, moment)
             if owner_of(caller) != self._kept.owner:
                 return found
             if self._lost is not None:
@@ -93,6 +93,18 @@ class Packet:
             if found.verdict in (DENY, REFRESH) and now is None:
                 self._discard(found)
             return found
+
+    def view(self, principal: Principal | None = None, now: TimeLike | None = None) -> PacketView:
+        """Members with their versions, verdict, age and all that has changed; looking changes nothing."""
+        moment, caller = self._moment(now), self._caller(principal)
+        with self._lock:
+            found = self._check(whole=True).verdict(caller, moment)
+            if self._lost is not None and owner_of(caller) == self._kept.owner:
+                found = judged([*self._lost.reasons, *found.reasons])
+            return view_of(self._kept, self._made.request, found, moment)
+
+    def _repr_html_(self) -> str:
+        return self.view()._repr_html_()
 
     def render(self, principal: Principal | None = None) -> str:
         """The page: the same packet gives the same bytes.
@@ -201,6 +213,10 @@ class Packet:
     def contract(self) -> str:
         """Which pipeline chose the members, the structure, the lifetime, and what forces a refresh."""
         return contract(self.manifest, self._made.request)
+
+    def _check(self, *, whole: bool = False) -> Check:
+        known = [hit.record for hit in self._made.leaf.hits]
+        return Check(self._kept, self._made.request, known, self._source, whole)
 
     def _discard(self, found: Revalidation) -> None:
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -60,8 +60,16 @@ class Watch:
         return self.plan.permission.at
 
 
-def related(entries: Sequence[Entry], snapshot: Snapshot, watch: Watch, *, upto: int) -> str | None:
-    """The first finding of a write that concerns the packet; `None` when no write does.
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a write did to the predicate, and the id of the record concerned where there is one."""
+
+    found: str
+    about: str = ""
+
+
+def related(entries: Sequence[Entry], snapshot: Snapshot, watch: Watch, *, upto: int) -> Iterator[Finding]:
+    """What of the writes concerns the packet, one after the other; the first is enough for a verdict.
 
     A write is related if its old or new values pass the predicate, now or once a boundary of theirs has
     been crossed; or if it retires, revives or partly outdates a record that does.
@@ -79,18 +87,19 @@ def related(entries: Sequence[Entry], snapshot: Snapshot, watch: Watch, *, upto:
     ]
     for entry, after in counted:
         if entry.rebuilt:
-            return "the index was made anew, so anything may have changed"
+            yield Finding("the index was made anew, so anything may have changed")
+            return
         if entry.before is None and after is None:
-            return "a record was purged, and what it held is forgotten"
+            yield Finding("a record was purged, and what it held is forgotten")
     passes = _Passing(watch)
     for entry, after in counted:
         found = passes.found(entry.before, after)
         if found:
-            return found
+            yield found
     net: dict[RowKey, tuple[Record | None, Record | None]] = {}
     for entry, after in counted:
         net[entry.key] = (net[entry.key][0] if entry.key in net else entry.before, after)
-    return _Turned(watch, snapshot, net).found()
+    yield from _Turned(watch, snapshot, net).found()
 
 
 class _Passing:
@@ -102,14 +111,14 @@ class _Passing:
         self._reads_text = not is_known(self._frame)
         self._timed = timed_fields(watch.as_of)
 
-    def found(self, before: Record | None, after: Record | None) -> str | None:
+    def found(self, before: Record | None, after: Record | None) -> Finding | None:
         seen = [self._sees(record) for record in (before, after)]
         if any(seen):
             record = after if seen[1] else before
             word = "new evidence" if before is None else "changed" if all(seen) else "came into or left it"
-            return f"{record.id if record else ''} in the predicate: {word}"
+            return _inside(record.id if record else "", word)
         crossed = (record for record in (before, after) if record and self._crosses(record))
-        return next((f"{record.id} in the predicate: a boundary has passed" for record in crossed), None)
+        return next((_inside(record.id, "a boundary has passed") for record in crossed), None)
 
     def _sees(self, record: Record | None) -> bool:
         return (
@@ -148,9 +157,9 @@ class _Turned:
     def _stands(self, record: Record | None) -> bool:
         return record is not None and any(one.standing.matches(record) for one in self._permissions)
 
-    def found(self) -> str | None:
+    def found(self) -> Iterator[Finding]:
         if not self._net:
-            return None
+            return
         standing = np.logical_or.reduce(
             [self._snapshot.columns.mask(one.standing) for one in self._permissions]
         )
@@ -158,9 +167,10 @@ class _Turned:
         try:
             rows = Neighbours(self._snapshot, standing).of(changed)
         except TooLargeError:
-            return "more records hang together with a write than are compared"
+            yield Finding("more records hang together with a write than are compared")
+            return
         if not self._inside[list(rows)].any():
-            return None
+            return
         now = {self._snapshot.key(row): self._snapshot.records[row] for row in rows}
         then = {key: record for key, record in now.items() if key not in self._net}
         then |= {key: before for key, (before, _) in self._net.items() if before is not None}
@@ -170,10 +180,10 @@ class _Turned:
             is_now = self._judged(now, plan, clock)
             for key in sorted(was.keys() & is_now.keys()):
                 if was[key] != is_now[key]:
-                    return f"{key.id} in the predicate is retired, revived or partly outdated by a write"
+                    word = "in the predicate is retired, revived or partly outdated by a write"
+                    yield Finding(f"{key.id} {word}", key.id)
             if self._guessed(now, then, was.keys() - self._net.keys()):
-                return "a guessed fact in the predicate was asserted by a write"
-        return None
+                yield Finding("a guessed fact in the predicate was asserted by a write")
 
     @property
     def _inside(self) -> Mask:
@@ -214,6 +224,10 @@ class _Turned:
         linked = any(record.supersedes for _, record in everything)
         wanted = {"inferred", "inside"} if linked else {"inferred", "inside", "written"}
         return any(wanted <= words for words in facts.values())
+
+
+def _inside(record_id: str, word: str) -> Finding:
+    return Finding(f"{record_id} in the predicate: {word}", record_id)
 
 
 def _states(scene: Scene) -> dict[RowKey, tuple[object, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.instant import iso
@@ -38,12 +39,14 @@ class Check:
         request: what it was made for.
         known: the members as they were shown, where this process remembers them.
         source: the corpus.
+        whole: find every write that concerns the packet; the first is enough for a verdict.
     """
 
     kept: Kept
     request: Request
     known: Sequence[Record]
     source: Source
+    whole: bool = False
 
     def verdict(self, principal: Principal, now: datetime) -> Revalidation:
         """Everything that speaks against reuse by this caller at this moment."""
@@ -102,9 +105,9 @@ class Check:
         yield from self._permitted(there, principal, now)
         for holding, key in keys.items():
             if key not in rows:
-                yield Reason(REFRESH, DELETION, f"{_named(holding)} is gone")
+                yield Reason(REFRESH, DELETION, f"{_named(holding)} is gone", holding.id)
             elif snapshot.records[rows[key]].content_hash != holding.content_hash:
-                yield Reason(REFRESH, MEMBERS, f"{_named(holding)} has changed")
+                yield Reason(REFRESH, MEMBERS, f"{_named(holding)} has changed", holding.id)
 
     def _writes(self, snapshot: Snapshot, principal: Principal, now: datetime) -> Iterator[Reason]:
         manifest = self.kept.manifest
@@ -125,9 +128,8 @@ class Check:
             now=now,
         )
         entries = self.source.feed(manifest.tenant, manifest.corpus_watermark)
-        found = related(entries, snapshot, watch, upto=upto)
-        if found:
-            yield Reason(REFRESH, WATERMARK, found)
+        for finding in islice(related(entries, snapshot, watch, upto=upto), None if self.whole else 1):
+            yield Reason(REFRESH, WATERMARK, finding.found, finding.about)
 
 
 def _named(holding: Holding) -> str:

@@ -10,7 +10,8 @@ from ctxarith.errors import Withheld
 REUSE, REFRESH, UNVERIFIED, DENY = "reuse", "refresh_required", "unverified", "deny"
 PRECEDENCE = (DENY, UNVERIFIED, REFRESH, REUSE)
 
-_NEXT = {
+NEXT = {
+    REUSE: "it may be used",
     DENY: "the context is discarded; ask anew as who you are",
     UNVERIFIED: "current facts are withheld until the source can be looked at again",
     REFRESH: "call refresh(), which retrieves anew",
@@ -19,11 +20,15 @@ _NEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One finding: the verdict that it asks for, the dependency it concerns, and what was found."""
+    """One finding: the verdict that it asks for, the dependency it concerns, and what was found.
+
+    `about` is the id of the record that it is about, where it is about one that the caller may see.
+    """
 
     verdict: str
     dependency: str
     found: str
+    about: str = ""
 
     def __str__(self) -> str:
         return f"{self.dependency}: {self.found}"
@@ -61,7 +66,7 @@ class Revalidation:
             Withheld: with the verdict and its reasons.
         """
         if self.verdict != REUSE:
-            raise Withheld(self.verdict, self.why, _NEXT[self.verdict])
+            raise Withheld(self.verdict, self.why, NEXT[self.verdict])
 
 
 def judged(reasons: Iterable[Reason]) -> Revalidation:
