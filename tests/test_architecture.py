@@ -24,7 +24,7 @@ LAYERS = (
     *("progress", "explain", "published", "run", "history", "feed", "remembered", "parts", "shelf"),
     *("shelves", "options", "reembedding", "gate", "question", "intake", "opening", "reading"),
     *("confidence", "session", "packet", "running", "corpus", "load", "trial", "memory", "demo"),
-    *("console", "show", "flags", "cli", "__init__"),
+    *("console", "sequel", "show", "flags", "cli", "__init__"),
 )
 ADAPTERS = ("langchain_ctxarith", "llamaindex_ctxarith")
 POSITION = {name: place for place, name in enumerate(LAYERS)} | dict.fromkeys(ADAPTERS, len(LAYERS))

@@ -497,14 +497,14 @@ def test_the_demo_delivers_far_fewer_tokens_than_everything(played: Any) -> None
 
 
 def test_a_part_of_the_demo_can_be_kept_and_asked_again(run: Run, embedder: WordEmbedder) -> None:
-    first = run("demo", "--name", "travel", "--corpus", "kept")
+    first = run("demo", "--name", "nps", "--corpus", "kept")
     assert first.exit_code == 0
     assert "The context that the model receives" in first.stdout
     embedded = len(embedder.embedded)
-    again = told(run("demo", "--name", "travel", "--corpus", "kept", "--json"))
-    assert [scenario["name"] for scenario in again["scenarios"]] == ["travel"]
+    again = told(run("demo", "--name", "nps", "--corpus", "kept", "--json"))
+    assert [scenario["name"] for scenario in again["scenarios"]] == ["nps"]
     assert len(embedder.embedded) == embedded
-    assert run("explain", "--corpus", "kept/travel", "--tenant", "nobody").exit_code == 0
+    assert run("explain", "--corpus", "kept/nps", "--tenant", "nobody").exit_code == 0
 
 
 def test_an_example_that_is_not_there_is_refused_with_those_that_are(run: Run) -> None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from ctxarith import Corpus, Result, RuleSlots
 from ctxarith.cli import app
 from ctxarith.demo import Scenario, scenarios
+from ctxarith.sequel import Sequel, go_on
 from ctxarith.show import result_as_dict
 
 Row = dict[str, Any]
@@ -435,3 +436,43 @@ def test_a_word_of_the_data_in_the_code_is_found(code: str) -> None:
 def test_a_word_of_the_data_in_a_docstring_is_an_example() -> None:
     code = '"""Of GJ-4521."""\n\ndef f():\n    """>>> f("jkshah")"""\n    # alchemy\n    return "gj-45210"'
     assert leaks(code, words_of_the_data()) == []
+
+
+# --- how the travel case goes on --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def told() -> Sequel:
+    sequel = go_on(SCENARIOS["travel"])
+    assert sequel is not None
+    return sequel
+
+
+def test_two_follow_ups_stay_with_what_was_cited_and_a_new_subject_asks_the_corpus(told: Sequel) -> None:
+    assert [(one.stage, one.sources) for one in told.answered] == [
+        ("cited", ("inspection",)),
+        ("cited", ("contract",)),
+        ("corpus", ("insurance",)),
+    ]
+
+
+def test_a_contract_that_changes_while_an_answer_is_written_holds_it_back(told: Sequel) -> None:
+    assert [one.verdict for one in (told.before, told.after, told.fresh)] == [
+        "reuse",
+        "refresh_required",
+        "reuse",
+    ]
+    assert "10 April" in told.draft
+    assert told.withheld.startswith("refresh_required: ")
+    assert "contract@v4" in told.page
+    assert "10 April" not in told.page
+
+
+def test_the_command_tells_how_it_goes_on_and_keeps_the_corpus_as_it_was(tmp_path: Path) -> None:
+    for _ in range(2):
+        done = CliRunner().invoke(app, ["demo", "--name", "travel", "--corpus", str(tmp_path)])
+        assert "refresh_required" in done.stdout
+        assert "contract@v4" in done.stdout
+    with SCENARIOS["travel"].open(tmp_path / "travel") as corpus:
+        (contract,) = corpus.get(["D1"], principal=SCENARIOS["travel"].principal)
+    assert contract.version == "v3"

@@ -15,6 +15,7 @@ from ctxarith.evidence import Found
 from ctxarith.explain import Explanation
 from ctxarith.plain import jsonable, record_as_dict
 from ctxarith.run import Result
+from ctxarith.sequel import go_on, show_sequel
 from ctxarith.stages.supersede import SUPERSEDED
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def play(scenario: Scenario, folder: Path, *, out: Console | None) -> dict[str, 
         ready = time.perf_counter() - begun
         result = scenario.ask(corpus)
         verdicts = {one: list(result.why(one).lines) for one in scenario.curious}
+    sequel = go_on(scenario)
     if out is not None:
         out.print(Line(Text(scenario.name), align="left"))
         out.print(Text(scenario.title, style="bold"))
@@ -81,9 +83,12 @@ def play(scenario: Scenario, folder: Path, *, out: Console | None) -> dict[str, 
         out.print(Text("\nWhat became of:\n", style="bold"))
         for one, lines in verdicts.items():
             out.print(Text.assemble("  ", (one, "bold"), f": {'; '.join(lines)}"))
+        if sequel is not None:
+            show_sequel(out, sequel)
         out.print()
     named = {"name": scenario.name, "title": scenario.title}
-    return {**named, **result_as_dict(result), "why": verdicts}
+    told = {} if sequel is None else {"sequel": sequel.as_dict()}
+    return {**named, **result_as_dict(result), "why": verdicts, **told}
 
 
 def _short(text: str) -> str:
