@@ -96,6 +96,8 @@ class Message:
         answers: for a tool message, the id of the call whose result it is.
         id: the caller's own id; a second message with the id of a first one is not appended again.
         slots: facts that it asserts; they win over what the rules read in the text.
+        native: the message as the caller's framework writes it; kept and given back, and never counted,
+            shown or summarised.
 
     Raises:
         ArgumentError: names the parameter.
@@ -109,6 +111,7 @@ class Message:
     answers: str | None = None
     id: str | None = None
     slots: tuple[Slot, ...] = ()
+    native: str | None = None
 
     if TYPE_CHECKING:
         # What the border takes is wider than what the fields hold.
@@ -122,6 +125,7 @@ class Message:
             answers: str | None = None,
             id: str | None = None,
             slots: Iterable[Slot | Mapping[str, Any]] = (),
+            native: str | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -142,7 +146,7 @@ class Message:
             raise ArgumentError("tool_calls", self.tool_calls, "only an assistant message calls tools")
         if (self.answers is not None) != (self.role == TOOL):
             raise ArgumentError("answers", self.answers, "a tool message names its call, and no other does")
-        for name in ("answers", "id"):
+        for name in ("answers", "id", "native"):
             if getattr(self, name) is not None:
                 put(self, name, clean_text(None, name, getattr(self, name)))
 

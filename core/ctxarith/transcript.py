@@ -26,7 +26,7 @@ def message_as_json(message: Message) -> str:
     if message.slots:
         plain["slots"] = [_slot_as_list(slot) for slot in message.slots]
     plain |= {
-        name: getattr(message, name) for name in ("answers", "id") if getattr(message, name) is not None
+        name: value for name in ("answers", "id", "native") if (value := getattr(message, name)) is not None
     }
     return json.dumps(plain, ensure_ascii=False)
 

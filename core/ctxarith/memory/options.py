@@ -59,6 +59,7 @@ class Details(TypedDict, total=False):
     answers: str | None
     id: str | None
     slots: Iterable[Slot | Mapping[str, Any]]
+    native: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,8 @@ class RollingMemory:
         Args:
             role: "system", "user", "assistant" or "tool".
             content: text, or blocks of it.
-            **details: `time` (now by default), `tool_calls`, `answers`, `id` and `slots`; see `Message`.
+            **details: `time` (now by default), `tool_calls`, `answers`, `id`, `slots` and `native`; see
+                `Message`.
 
         Raises:
             ArgumentError: names the parameter.
