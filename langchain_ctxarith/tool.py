@@ -1,14 +1,18 @@
-"""A retriever as a tool of an agent: cited text for the model, documents for the program."""
+"""A retriever as a tool of an agent: cited text for the model, the evidence packet for the program."""
 
 from __future__ import annotations
 
-from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig
+import json
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig, run_in_executor
+from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
-from ctxarith.run import Result
+from langchain_ctxarith.caller import principal_of
 from langchain_ctxarith.documents import as_documents
+from langchain_ctxarith.evidence import DOCUMENTS, EVIDENCE, MANIFEST, held_by, packed, told
 from langchain_ctxarith.retriever import CtxArithRetriever
 
 # An empty message is refused by some models, and invites others to make something up.
@@ -28,9 +32,11 @@ def as_agent_tool(
 ) -> BaseTool:
     """A tool for `create_agent` and LangGraph.
 
-    The content is the context with its citation marks, the artifact the documents, whose `ctx_citation` is
-    the mark (LangGraph's checkpoints give them back as mappings). Principal and thread come from the run's
-    config or context; the model sees neither.
+    The content is the context with its citation marks. The artifact has `documents`, whose `ctx_citation` is
+    the mark (LangGraph's checkpoints give them back as mappings); `packet`, the manifest of the evidence
+    packet made of them; and `evidence`, the records by their marks, which `CtxArithMiddleware` looks at
+    again before each model call. Principal and thread come from the run's config or context; the model
+    sees neither.
 
     Args:
         retriever: its `token_budget` bounds the content.
@@ -42,17 +48,21 @@ def as_agent_tool(
     '[1] The fee is 12 EUR'
     """
 
-    def look_up(query: str, config: RunnableConfig) -> tuple[str, list[Document]]:
-        return told(retriever.retrieve_evidence(query, config=config))
-
-    async def alook_up(query: str, config: RunnableConfig) -> tuple[str, list[Document]]:
-        return told(await retriever.aretrieve_evidence(query, config=config))
-
-    def told(answer: Result) -> tuple[str, list[Document]]:
+    def look_up(query: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+        answer = retriever.retrieve_evidence(query, config=config)
         documents = as_documents(
             answer, fields=retriever.fields, passages=retriever.passages, evidence=retriever.evidence
         )
-        return answer.text if documents else NOTHING, documents
+        packet = packed(answer, retriever.corpus, principal_of(config, retriever.principal))
+        artifact = {
+            DOCUMENTS: documents,
+            MANIFEST: json.loads(packet.manifest.as_json()),
+            EVIDENCE: told(held_by(packet)),
+        }
+        return answer.text if documents else NOTHING, artifact
+
+    async def alook_up(query: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+        return await run_in_executor(None, look_up, query, ensure_config(config))
 
     return StructuredTool.from_function(
         look_up,

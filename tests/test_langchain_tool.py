@@ -88,11 +88,14 @@ async def test_an_agent_sees_its_customer_alone_and_cites(mode: str, shared: Ctx
         "[1] The fee of a",
         "[2] The fee of a",
     ]
-    for document in found.artifact:
+    for document in found.artifact["documents"]:
         assert f"{document.metadata['ctx_citation']} {document.page_content}" in found.content
     assert set(shared.corpus.session("t1", principal=Principal("acme")).cited) == {"acme-1", "acme-2"}
     kept = looked_up(agent.get_state(config).values["messages"])
-    assert [Document(**one) for one in kept.artifact] == found.artifact
+    assert [Document(**one) for one in kept.artifact["documents"]] == found.artifact["documents"]
+    assert kept.artifact["packet"]["members"] == [
+        {"source_id": one.id, "version": "1"} for one in found.artifact["documents"]
+    ]
 
 
 def test_the_model_is_shown_the_query_alone_and_can_say_nothing_else(shared: CtxArithRetriever) -> None:
@@ -102,7 +105,7 @@ def test_the_model_is_shown_the_query_alone_and_can_say_nothing_else(shared: Ctx
     config = {"configurable": {"thread_id": "t1"}}
     said = forged.invoke(ASKED, config, context=Context(Principal("acme")))["messages"]
     assert [set(one) for one in SHOWN] == [{"query"}]
-    assert {one.id for one in looked_up(said).artifact} == {"acme-1", "acme-2"}
+    assert {one.id for one in looked_up(said).artifact["documents"]} == {"acme-1", "acme-2"}
 
 
 def test_an_agent_without_a_caller_is_refused(shared: CtxArithRetriever) -> None:

@@ -13,6 +13,7 @@ from ctxarith.model import Record
 from ctxarith.opening import Opening
 from ctxarith.policy import Principal
 from ctxarith.question import ScopeLike, guard
+from ctxarith.scene import retirement
 from ctxarith.where import Where, where
 
 
@@ -24,14 +25,21 @@ class Reading(Opening):
         """The embedding model that this corpus was made with."""
         return self._shelf.settings["embedder"]
 
-    def get(self, ids: str | Iterable[str], *, principal: Principal | None = None) -> list[Record]:
-        """The newest permitted version of each id, in the order asked; the others are left out."""
-        allowed, snapshot = self._gate.permission(principal, None), self._shelf.snapshot
-        caller = self._gate.caller(principal)
-        visible = snapshot.columns.mask(allowed.visible)
+    def get(
+        self, ids: str | Iterable[str], *, principal: Principal | None = None, current: bool = False
+    ) -> list[Record]:
+        """The newest permitted version of each id, in the order asked; the others are left out.
+
+        `current` leaves out what is superseded in the caller's eyes as well.
+        """
+        now = self._gate.now()
+        allowed, snapshot = self._gate.permission(principal, now=now), self._shelf.snapshot
+        wanted = snapshot.columns.mask(allowed.visible)
+        if current:
+            wanted = wanted & ~retirement(snapshot, allowed, wanted, now).mask
         found = []
-        for record_id in self._ids(ids, None, caller.tenant):
-            rows = [row for row in snapshot.named(caller.tenant, record_id) if visible[row]]
+        for record_id in self._ids(ids, None, allowed.tenant):
+            rows = [row for row in snapshot.named(allowed.tenant, record_id) if wanted[row]]
             if rows:
                 found.append(max((snapshot.records[row] for row in rows), key=newness))
         return found

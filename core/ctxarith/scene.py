@@ -12,7 +12,7 @@ from ctxarith.index.columns import Mask
 from ctxarith.index.retirement import Retirement
 from ctxarith.index.snapshot import Snapshot
 from ctxarith.plan import Plan
-from ctxarith.policy import dated_by
+from ctxarith.policy import Permission, dated_by
 
 Tick = Callable[[str, int, str], None]
 
@@ -75,10 +75,14 @@ def set_scene(plan: Plan, snapshot: Snapshot, at: datetime, tick: Tick) -> Scene
     targets = (masks[0], *(masks[0] if condition == first else next(further) for condition in others))
     passed: Mask = np.logical_or.reduce(targets)
     tick("metadata", int(passed.sum()), " | ".join(dict.fromkeys(map(str, conditions))))
-    standing = columns.mask(plan.permission.standing)
-    dated = columns.mask(dated_by(at))
-    retirement = Retirement(snapshot.slots, standing=standing, dated=dated, visible=visible)
+    replaced = retirement(snapshot, plan.permission, visible, at)
     if plan.current:
-        retired = int((passed & retirement.mask).sum())
+        retired = int((passed & replaced.mask).sum())
         tick("current", int(passed.sum()) - retired, f"- superseded: {retired:,} retired")
-    return Scene(snapshot, plan, visible, in_scope, targets, retirement)
+    return Scene(snapshot, plan, visible, in_scope, targets, replaced)
+
+
+def retirement(snapshot: Snapshot, allowed: Permission, visible: Mask, at: datetime) -> Retirement:
+    """Who replaces whom at a moment, among the rows that stand in the caller's eyes."""
+    standing, dated = snapshot.columns.mask(allowed.standing), snapshot.columns.mask(dated_by(at))
+    return Retirement(snapshot.slots, standing=standing, dated=dated, visible=visible)

@@ -1,0 +1,131 @@
+"""History within its budget: what the model reads of earlier turns; the thread's own messages stay whole."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+
+from ctxarith.memory.rolling import RollingMemory
+from ctxarith.memory.script import page
+from ctxarith.ports import Summarizer
+from langchain_ctxarith.messages import as_turn, is_summary
+from langchain_ctxarith.spoken import remember, window_messages
+
+# The threads whose summaries a process remembers; another one is summarised anew from its messages.
+CAPACITY = 256
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Earlier turns as the model reads them.
+
+    Args:
+        told: the summary, and after it what stands before the first message of the user, as one text.
+        shown: messages word for word; the first that is not a system message is the user's.
+    """
+
+    told: str
+    shown: list[BaseMessage]
+
+
+@dataclass(slots=True)
+class _Thread:
+    """A memory, and the prints of the messages that it was given."""
+
+    memory: RollingMemory
+    prints: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Histories:
+    """The memories of many threads, each made of its messages and kept up as they grow.
+
+    A thread that is not the longer form of what was known (a fork, an edit, something withdrawn) is read
+    anew, so that nothing of what is no longer among its messages is left in its summary.
+
+    Args:
+        max_tokens, keep_recent, summarizer: see `RollingMemory`.
+        **options: see `MemoryOptions`.
+    """
+
+    def __init__(
+        self, *, max_tokens: int, keep_recent: int, summarizer: Summarizer | None, **options: Any
+    ) -> None:
+        self._made: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            "keep_recent": keep_recent,
+            "summarizer": summarizer,
+            **options,
+        }
+        self._threads: OrderedDict[Key, _Thread] = OrderedDict()
+        self._lock = threading.Lock()
+        self._memory().close()  # refuse wrong settings at once
+
+    def compacted(self, key: Key | None, messages: Sequence[BaseMessage]) -> Compacted:
+        """Earlier turns within the budget; without a key nothing is remembered of them.
+
+        Raises:
+            BudgetError: the system messages among them leave no room.
+        """
+        if not messages:
+            return Compacted("", [])
+        thread = self._thread(key)
+        with thread.lock:
+            self._keep_up(thread, messages)
+            shown = window_messages(thread.memory.window())
+            if key is None:
+                thread.memory.close()
+        return _laid_out(shown)
+
+    def close(self) -> None:
+        """Release all memories; what a model is still summarising is given up."""
+        with self._lock:
+            while self._threads:
+                self._threads.popitem()[1].memory.close()
+
+    def _keep_up(self, thread: _Thread, messages: Sequence[BaseMessage]) -> None:
+        prints = [_print(message) for message in messages]
+        known = len(thread.prints)
+        if prints[:known] != thread.prints:
+            thread.memory.close()
+            thread.memory, known = self._memory(), 0
+        remember(thread.memory, messages[known:])
+        thread.prints = prints
+
+    def _thread(self, key: Key | None) -> _Thread:
+        if key is None:
+            return _Thread(self._memory())
+        with self._lock:
+            thread = self._threads.pop(key, None) or _Thread(self._memory())
+            self._threads[key] = thread
+            while len(self._threads) > CAPACITY:
+                # Not closed here: a request of that thread may be in the middle of it.
+                self._threads.popitem(last=False)
+            return thread
+
+    def _memory(self) -> RollingMemory:
+        return RollingMemory(thread_id="request", **self._made)
+
+
+def _laid_out(shown: Sequence[BaseMessage]) -> Compacted:
+    """Providers want the user to speak first, so what stands before that goes to the summary."""
+    system = [one for one in shown if isinstance(one, SystemMessage) and not is_summary(one)]
+    summary = "\n".join(one.text for one in shown if is_summary(one))
+    spoken = [one for one in shown if not isinstance(one, SystemMessage)]
+    first = next((n for n, one in enumerate(spoken) if isinstance(one, HumanMessage)), len(spoken))
+    told = page((), summary, [as_turn(one) for one in spoken[:first]])
+    return Compacted(told, [*system, *spoken[first:]])
+
+
+def _print(message: BaseMessage) -> str:
+    turn = as_turn(message)
+    said = (turn.id, turn.role, turn.content, turn.tool_calls, turn.answers)
+    return hashlib.sha256(repr(said).encode()).hexdigest()
