@@ -79,6 +79,11 @@ def all_behind(messages: Iterable[BaseMessage]) -> tuple[Held, ...]:
     return tuple(dict.fromkeys(held for message in messages for held in behind(message)))
 
 
+def seen_behind(messages: Iterable[BaseMessage], standing: Standing, *states: str) -> tuple[Held, ...]:
+    """The same for those messages whose records are all in one of some states."""
+    return all_behind(one for one in messages if standing.of(behind(one)) in states)
+
+
 class Standing:
     """One look at many records, for one caller at one moment.
 
