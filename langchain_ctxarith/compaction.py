@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -41,7 +40,7 @@ class _Thread:
     """A memory, and the prints of the messages that it was given."""
 
     memory: RollingMemory
-    prints: list[str] = field(default_factory=list)
+    prints: list[int] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -97,7 +96,11 @@ class Histories:
         if prints[:known] != thread.prints:
             thread.memory.close()
             thread.memory, known = self._memory(), 0
-        remember(thread.memory, messages[known:])
+        for message in messages[known:]:
+            remember(thread.memory, [message])
+            if self._made["summarizer"] is None:
+                # By rule it takes a moment, and the same turns then always give the same request.
+                thread.memory.wait()
         thread.prints = prints
 
     def _thread(self, key: Key | None) -> _Thread:
@@ -125,7 +128,7 @@ def _laid_out(shown: Sequence[BaseMessage]) -> Compacted:
     return Compacted(told, [*system, *spoken[first:]])
 
 
-def _print(message: BaseMessage) -> str:
-    turn = as_turn(message)
-    said = (turn.id, turn.role, turn.content, turn.tool_calls, turn.answers)
-    return hashlib.sha256(repr(said).encode()).hexdigest()
+def _print(message: BaseMessage) -> int:
+    """Tells messages of one process apart by all that a model or a summary reads of them."""
+    calls, answers = getattr(message, "tool_calls", ()), getattr(message, "tool_call_id", "")
+    return hash((message.type, message.id, str(message.content), str(calls), answers))

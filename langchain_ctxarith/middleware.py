@@ -2,62 +2,30 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
-from threading import Lock
 from typing import Any, Literal
 
 from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, run_in_executor
 from langchain_core.runnables.config import ensure_config
 
-from ctxarith.errors import ArgumentError, Withheld
-from ctxarith.packet.handle import Packet
-from ctxarith.packet.verdict import REUSE
-from ctxarith.policy import Principal
+from ctxarith.errors import ArgumentError
+from ctxarith.memory.options import SMALLEST, whole_number
 from ctxarith.ports import Summarizer
 from langchain_ctxarith.answers import WITHHELD, Served, answer_of, is_final, noted, objections, withheld
 from langchain_ctxarith.caller import principal_of, thread_of
-from langchain_ctxarith.compaction import Histories, Key
-from langchain_ctxarith.evidence import CHANGED, CURRENT, Standing, all_behind, held_by, packed, seen_behind
+from langchain_ctxarith.compaction import Histories
+from langchain_ctxarith.evidence import CHANGED, CURRENT, Standing, all_behind, held_by, seen_behind
 from langchain_ctxarith.placing import split, with_evidence, with_summary
 from langchain_ctxarith.retriever import CtxArithRetriever
-from langchain_ctxarith.tool import NOTHING, as_agent_tool
+from langchain_ctxarith.serving import Call, Serving
+from langchain_ctxarith.tool import as_agent_tool
 from langchain_ctxarith.withdrawal import readable
 
-# Packets of turns that are going on; the least recently used leave, and are made anew.
-_PACKETS = 256
 # LangGraph streams no tokens of a model call that bears it.
 _NO_STREAM = "nostream"
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One model call: who asks, in which thread, with which config."""
-
-    config: RunnableConfig
-    principal: Principal | None
-    thread: str | None
-
-    @property
-    def key(self) -> Key | None:
-        """What is remembered between calls is remembered for this caller alone."""
-        if self.thread is None:
-            return None
-        who = self.principal
-        return (self.thread,) if who is None else (who.tenant, who.user or repr(who), self.thread)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fresh:
-    """The packet of a turn that is going on, and the stage that found it."""
-
-    packet: Packet
-    stage: str
 
 
 class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -110,25 +78,21 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
             raise ArgumentError("retriever", retriever, "a CtxArithRetriever")
         if context not in ("inject", "tool", "none"):
             raise ArgumentError("context", context, '"inject", "tool" or "none"')
-        for told, value, least in (("max_context_tokens", max_context_tokens, 1), ("retries", retries, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ArgumentError(told, value, f"a whole number, {least} or more")
+        whole_number("max_context_tokens", max_context_tokens, least=1)
+        whole_number("retries", retries)
         self.retriever = retriever
         self.tools = [as_agent_tool(retriever)] if context == "tool" else []
         self._injects = context == "inject"
-        self._tokens = max_context_tokens
+        self._serving = Serving(retriever, max_context_tokens)
         self._retries = retries
         self._holds = hold_answers
         self._name = name or type(self).__name__
-        self._histories = (
-            None
-            if max_history_tokens is None
-            else Histories(
-                max_tokens=max_history_tokens, keep_recent=keep_recent, summarizer=summarizer, **memory
+        self._histories = None
+        if max_history_tokens is not None:
+            bound = whole_number("max_history_tokens", max_history_tokens, least=SMALLEST)
+            self._histories = Histories(
+                max_tokens=bound, keep_recent=keep_recent, summarizer=summarizer, **memory
             )
-        )
-        self._fresh: OrderedDict[tuple[Any, ...], _Fresh] = OrderedDict()
-        self._lock = Lock()
 
     @property
     def name(self) -> str:
@@ -178,7 +142,7 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._histories is not None:
             compacted = self._histories.compacted(call.key, past)
             system, shown = with_summary(system, compacted.told), compacted.shown
-        fresh, page = self._evidence(call, turn) if self._injects and turn else (None, "")
+        fresh, page = self._serving.evidence(call, turn) if self._injects and turn else (None, "")
         earlier, present = split(request.messages)
         served = Served(
             packet=None if fresh is None else fresh.packet,
@@ -190,24 +154,6 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         messages: Any = [*shown, *(with_evidence(turn, page) if page else turn)]
         model = self._held_back(request.model)
         return request.override(messages=messages, system_message=system, model=model), served
-
-    def _evidence(self, call: _Call, turn: list[BaseMessage]) -> tuple[_Fresh | None, str]:
-        """The packet of the present question and its page; looked at now, made anew if need be."""
-        question = turn[0].text
-        if not question.strip():
-            return None, ""
-        name = None if call.key is None or turn[0].id is None else (*call.key, turn[0].id, question)
-        fresh = self._fresh.get(name) if name is not None else None
-        if fresh is None or fresh.packet.revalidate(call.principal).verdict != REUSE:
-            answer = self.retriever.retrieve_evidence(question, config=call.config)
-            corpus = self.retriever.corpus
-            packet = packed(answer, corpus, call.principal, task=call.thread or "", tokens=self._tokens)
-            fresh = _Fresh(packet, answer.trace.stage)
-            self._keep(name, fresh)
-        try:
-            return fresh, fresh.packet.render(call.principal) if held_by(fresh.packet) else NOTHING
-        except Withheld as error:
-            return None, f"(Evidence is withheld: {error})"
 
     def _checked(
         self, response: ModelResponse[Any], served: Served, config: RunnableConfig, *, last: bool
@@ -227,19 +173,10 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
             self.retriever.record_citations(call.thread, sources, config=config)
         return made
 
-    def _call(self, config: RunnableConfig) -> _Call:
+    def _call(self, config: RunnableConfig) -> Call:
         retriever = self.retriever
         principal = principal_of(config, retriever.principal)
-        return _Call(config, principal, thread_of(config, config.get("metadata"), retriever.thread_key))
-
-    def _keep(self, name: tuple[Any, ...] | None, fresh: _Fresh) -> None:
-        if name is None:
-            return
-        with self._lock:
-            self._fresh[name] = fresh
-            self._fresh.move_to_end(name)
-            while len(self._fresh) > _PACKETS:
-                self._fresh.popitem(last=False)
+        return Call(config, principal, thread_of(config, config.get("metadata"), retriever.thread_key))
 
     def _held_back(self, model: BaseChatModel) -> BaseChatModel:
         if not self._holds or not isinstance(model, BaseChatModel):

@@ -1,0 +1,98 @@
+"""The evidence for the question of a turn: a packet, kept while the turn goes on and checked at each call."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+
+from ctxarith.errors import Withheld
+from ctxarith.packet.handle import Packet
+from ctxarith.packet.verdict import REUSE
+from ctxarith.policy import Principal
+from langchain_ctxarith.compaction import Key
+from langchain_ctxarith.evidence import held_by, packed
+from langchain_ctxarith.retriever import CtxArithRetriever
+from langchain_ctxarith.tool import NOTHING
+
+# Of turns that are going on; the least recently used leave, and are made anew.
+_CAPACITY = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One model call: who asks, in which thread, with which config."""
+
+    config: RunnableConfig
+    principal: Principal | None
+    thread: str | None
+
+    @property
+    def key(self) -> Key | None:
+        """What is remembered between calls is remembered for this caller alone; nothing without a thread."""
+        if self.thread is None:
+            return None
+        who = self.principal
+        return (self.thread,) if who is None else (who.tenant, who.user or repr(who), self.thread)
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """The packet of a turn, and the stage of the thread's session that found it."""
+
+    packet: Packet
+    stage: str
+
+
+class Serving:
+    """Makes the packets of turns; use it from any number of threads.
+
+    Args:
+        retriever: asked with the config of the run.
+        tokens: the bound of a page.
+    """
+
+    def __init__(self, retriever: CtxArithRetriever, tokens: int) -> None:
+        self._retriever = retriever
+        self._tokens = tokens
+        self._made: OrderedDict[tuple[Any, ...], Fresh] = OrderedDict()
+        self._lock = Lock()
+
+    def evidence(self, call: Call, turn: Sequence[BaseMessage]) -> tuple[Fresh | None, str]:
+        """The packet for the user's message that begins a turn, and its page.
+
+        It is looked at now, and made anew if it does not hold. Where its source cannot be looked at, there is
+        no packet, and the page says why.
+        """
+        question = turn[0].text
+        if not question.strip():
+            return None, ""
+        name = None if call.key is None or turn[0].id is None else (*call.key, turn[0].id, question)
+        fresh = None if name is None else self._made.get(name)
+        if fresh is None or fresh.packet.revalidate(call.principal).verdict != REUSE:
+            fresh = self._retrieved(call, question)
+            self._keep(name, fresh)
+        try:
+            return fresh, fresh.packet.render(call.principal) if held_by(fresh.packet) else NOTHING
+        except Withheld as error:
+            return None, f"(Evidence is withheld: {error})"
+
+    def _retrieved(self, call: Call, question: str) -> Fresh:
+        answer = self._retriever.retrieve_evidence(question, config=call.config)
+        corpus, task = self._retriever.corpus, call.thread or ""
+        packet = packed(answer, corpus, call.principal, task=task, tokens=self._tokens)
+        return Fresh(packet, answer.trace.stage)
+
+    def _keep(self, name: tuple[Any, ...] | None, fresh: Fresh) -> None:
+        if name is None:
+            return
+        with self._lock:
+            self._made[name] = fresh
+            self._made.move_to_end(name)
+            while len(self._made) > _CAPACITY:
+                self._made.popitem(last=False)
