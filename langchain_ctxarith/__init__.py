@@ -12,6 +12,13 @@ if find_spec("langchain_core") is None:
 from langchain_ctxarith.index import CtxArithIndex
 from langchain_ctxarith.rerank import CtxArithReranker
 from langchain_ctxarith.retriever import CtxArithRetriever
+from langchain_ctxarith.store import StoreConversations
 from langchain_ctxarith.tool import as_agent_tool
 
-__all__ = ["CtxArithIndex", "CtxArithReranker", "CtxArithRetriever", "as_agent_tool"]
+__all__ = [
+    "CtxArithIndex",
+    "CtxArithReranker",
+    "CtxArithRetriever",
+    "StoreConversations",
+    "as_agent_tool",
+]
