@@ -9,6 +9,7 @@ from ctxarith.errors import MissingExtra
 if find_spec("langchain_core") is None:
     raise MissingExtra(what="LangChain adapter", package="langchain_core", extra="langchain")
 
+from langchain_ctxarith.history import ChatHistories, CtxArithChatMessageHistory
 from langchain_ctxarith.index import CtxArithIndex
 from langchain_ctxarith.rerank import CtxArithReranker
 from langchain_ctxarith.retriever import CtxArithRetriever
@@ -16,6 +17,8 @@ from langchain_ctxarith.store import StoreConversations
 from langchain_ctxarith.tool import as_agent_tool
 
 __all__ = [
+    "ChatHistories",
+    "CtxArithChatMessageHistory",
     "CtxArithIndex",
     "CtxArithReranker",
     "CtxArithRetriever",
