@@ -11,6 +11,7 @@ if find_spec("langchain_core") is None:
 
 from langchain_ctxarith.history import ChatHistories, CtxArithChatMessageHistory
 from langchain_ctxarith.index import CtxArithIndex
+from langchain_ctxarith.models import chat_slots, chat_summarizer
 from langchain_ctxarith.rerank import CtxArithReranker
 from langchain_ctxarith.retriever import CtxArithRetriever
 from langchain_ctxarith.store import StoreConversations
@@ -24,4 +25,6 @@ __all__ = [
     "CtxArithRetriever",
     "StoreConversations",
     "as_agent_tool",
+    "chat_slots",
+    "chat_summarizer",
 ]
