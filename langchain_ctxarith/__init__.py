@@ -1,8 +1,13 @@
-"""ctxarith for LangChain. Without `langchain_core` the import raises `MissingExtra`."""
+"""ctxarith for LangChain. Without `langchain_core` the import raises `MissingExtra`.
+
+`CtxArithConversationMemory` is imported when it is asked for, since it needs `langchain_classic`.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from ctxarith.errors import MissingExtra
 
@@ -17,6 +22,9 @@ from langchain_ctxarith.retriever import CtxArithRetriever
 from langchain_ctxarith.store import StoreConversations
 from langchain_ctxarith.tool import as_agent_tool
 
+if TYPE_CHECKING:
+    from langchain_ctxarith.classic import CtxArithConversationMemory as CtxArithConversationMemory
+
 __all__ = [
     "ChatHistories",
     "CtxArithChatMessageHistory",
@@ -28,3 +36,12 @@ __all__ = [
     "chat_slots",
     "chat_summarizer",
 ]
+
+_WHEN_ASKED = {"CtxArithConversationMemory": "langchain_ctxarith.classic"}
+
+
+def __getattr__(name: str) -> Any:
+    place = _WHEN_ASKED.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(place), name)

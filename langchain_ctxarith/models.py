@@ -99,7 +99,6 @@ def _asking(
         raise ArgumentError("model", model, "a chat model of langchain_core, or a runnable made of one")
     asked = model if structured is False else _structured(model, schema, obliged=structured is True)
     config: RunnableConfig = {
-        "callbacks": [],
         "tags": [_NO_STREAM],
         "metadata": {"lc_source": source},
         "run_name": source,
