@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -61,8 +62,8 @@ class CtxArithChatMessageHistory(BaseChatMessageHistory):
     def __init__(self, session_id: str, *, raw: bool = False, **options: Any) -> None:
         super().__init__()
         given = _checked(options)
-        ConversationKey(session_id, given.get("tenant", DEFAULT_TENANT), given.get("user"))
-        self._start(partial(_memory, session_id, given), raw)
+        key = ConversationKey(_name(session_id), given.get("tenant", DEFAULT_TENANT), given.get("user"))
+        self._start(partial(_memory, key.thread, given), raw)
 
     @classmethod
     def from_memory(cls, memory: RollingMemory, *, raw: bool = False) -> Self:
@@ -175,7 +176,7 @@ class ChatHistories:
     def __call__(self, session_id: str) -> CtxArithChatMessageHistory:
         """The history of a session, by `tenant` and `user` of the options."""
         tenant = self._options.get("tenant", DEFAULT_TENANT)
-        return self._history(ConversationKey(session_id, tenant, self._options.get("user")))
+        return self._history(ConversationKey(_name(session_id), tenant, self._options.get("user")))
 
     def of_caller(self, principal: Principal, thread_id: str) -> CtxArithChatMessageHistory:
         """The history of a caller's thread; nameless callers share one if they have the same rights.
@@ -188,7 +189,7 @@ class ChatHistories:
         if caller is None:
             raise PrincipalRequired("a thread belongs to its caller: name configurable['principal']")
         user = caller.user or f"anonymous {hashlib.sha256(anonymous(caller).encode()).hexdigest()}"
-        return self._history(ConversationKey(thread_id, caller.tenant, user))
+        return self._history(ConversationKey(_name(thread_id), caller.tenant, user))
 
     def close(self) -> None:
         """Release the files. The histories that were given cannot be used after."""
@@ -229,6 +230,11 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(options) - _OPTIONS):
         raise ArgumentError("options", unknown, f"known options are {', '.join(sorted(_OPTIONS))}")
     return dict(options)
+
+
+def _name(given: Any) -> str:
+    """A thread's name as text; LangGraph's clients name threads by UUIDs, and others count them."""
+    return str(given) if isinstance(given, uuid.UUID) or type(given) is int else given
 
 
 def _memory(session_id: str, options: dict[str, Any]) -> RollingMemory:

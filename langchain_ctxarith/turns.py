@@ -11,7 +11,7 @@ from ctxarith.transcript import message_from_json
 
 
 def turn_name(number: int, token: str) -> str:
-    """The name of the item of a turn: the number that its writer claims, and what makes it his own."""
+    """The name of the item of a turn: the number that is claimed for it, and what no other name holds."""
     return f"{number:010d}-{token}"
 
 

@@ -21,6 +21,7 @@ from langgraph.store.memory import InMemoryStore
 from ctxarith import ArgumentError, Message, Point, RollingMemory, Slot, StoreError, Summary
 from ctxarith.conversation import ConversationKey
 from ctxarith.durable import Conversations, Head
+from ctxarith.memory.curve import tokens_per_turn
 from ctxarith.stores.conversations import SqliteConversations
 from langchain_ctxarith import StoreConversations
 from langchain_ctxarith.items import label
@@ -195,6 +196,13 @@ def test_a_memory_over_any_place_is_the_same_memory(make: Make) -> None:
             assert memory.window().text == ""
 
 
+def test_a_curve_of_tokens_writes_into_no_store_of_the_thread() -> None:
+    with closing(SqliteConversations()) as place:
+        points = list(tokens_per_turn([Message("user", "hello")], store=place))
+        assert len(points) == 1
+        assert place.head(ConversationKey("tokens per turn")) == Head()
+
+
 def test_a_store_that_was_given_stays_open_and_is_named_alone(tmp_path: Path) -> None:
     with closing(SqliteConversations()) as place:
         with made(place) as memory:
@@ -360,6 +368,29 @@ def test_nothing_of_a_cleared_thread_is_left_in_the_store() -> None:
         memory.clear()
     (left,) = store.search((), limit=1_000)
     assert left.value == {"cleared": True}
+
+
+def test_a_clear_that_failed_half_way_shows_nothing_and_is_done_by_the_next() -> None:
+    store = InMemoryStore()
+    place = StoreConversations(store)
+    for n in range(5):
+        place.append(KEY, Message("user", f"secret {n}"))
+    delete, left = place._items.delete, [1, 1]
+
+    def breaking(*item: Any) -> None:
+        if not left:
+            raise StoreError("the server is down")
+        left.pop()
+        delete(*item)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place._items, "delete", breaking)
+        with pytest.raises(StoreError):
+            place.clear(KEY)
+    assert place.head(KEY) == Head()
+    assert any("secret" in str(item.value) for item in store.search((), limit=100))
+    place.clear(KEY)
+    assert not any("secret" in str(item.value) for item in store.search((), limit=100))
 
 
 class Failing(InMemoryStore):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -138,6 +139,27 @@ def test_what_a_run_is_shown_stays_while_it_runs_so_that_no_turn_is_lost(make: M
     said = [f"We agreed that pump {n} costs {n}00 EUR." for n in range(12)]
     assert [text for text in turns if text in said] == said
     assert len(turns) == 48
+
+
+def test_runs_at_once_in_one_session_keep_what_each_was_asked(make: Make) -> None:
+    histories = make(max_tokens=150, keep_recent=2)
+    chain = RunnableWithMessageHistory(RunnableLambda(echo), histories)
+    asked = [f"We agreed that pump {n} costs {n}00 EUR." for n in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: chain.invoke([HumanMessage(text)], session("s1")), asked))
+    turns = [turn.content for turn in histories("s1").memory.turns]
+    assert sorted(text for text in turns if text in asked) == sorted(asked)
+    assert len(turns) == 80
+
+
+def test_a_thread_is_named_by_text_a_number_or_a_uuid_and_by_nothing_else(make: Make) -> None:
+    histories, name = make(), uuid.uuid4()
+    histories(name).add_user_message("hello")  # type: ignore[arg-type]
+    assert contents(histories(str(name)).messages) == ["hello"]
+    assert histories(7).messages == []  # type: ignore[arg-type]
+    for wrong in ("", " ", None, True, b"t1"):
+        with pytest.raises(ArgumentError, match="thread_id"):
+            histories(wrong)  # type: ignore[arg-type]
 
 
 def test_the_window_is_bounded_and_the_raw_turns_are_whole(make: Make) -> None:
@@ -287,11 +309,6 @@ def test_a_history_of_one_memory_is_closed_by_whoever_opened_it(tmp_path: Path) 
 def test_an_option_that_means_nothing_is_named_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=next(iter(wrong))):
         CtxArithChatMessageHistory("s1", **wrong)
-
-
-def test_a_session_without_a_name_is_refused(make: Make) -> None:
-    with pytest.raises(ArgumentError, match="thread_id"):
-        make()("")
 
 
 def test_more_sessions_than_are_kept_open_lose_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,8 @@ class LLMSlots:
 
     The subject is the record's metadata under `subject`, by default the corpus's own key; a record without
     it is not shown to the model. A text that was read is not read again by the same object. Set the model's
-    temperature to 0: the same text with other slots is a correction of the record.
+    temperature to 0: the same text with other slots is a correction of the record. Foreign rows of an adopted
+    collection are read with it whenever the collection is: at adoption, at `sync`, and for a new index.
 
     Args:
         complete: a function from a prompt to the answer, JSON as text or as a mapping. It may raise.
