@@ -13,6 +13,7 @@ if find_spec("llama_index") is None or find_spec("llama_index.core") is None:
 from llamaindex_ctxarith.caller import acting_as
 from llamaindex_ctxarith.filters import predicate_of
 from llamaindex_ctxarith.ingestion import EntityCounter, SlotExtractor, TokenCounter
+from llamaindex_ctxarith.llm import llm_slots
 from llamaindex_ctxarith.nodes import ContextNode, NodeReader
 from llamaindex_ctxarith.policy_gate import PolicyGate
 from llamaindex_ctxarith.postprocessors import (
@@ -40,5 +41,6 @@ __all__ = [
     "TokenCounter",
     "acting_as",
     "ctxarith_postprocessors",
+    "llm_slots",
     "predicate_of",
 ]

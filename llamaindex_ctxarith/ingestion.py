@@ -17,6 +17,7 @@ from ctxarith.ingest.entities import count_entities
 from ctxarith.ingest.slots import SUBJECT_KEY, RuleSlots
 from ctxarith.ingest.slots import SlotExtractor as Extractor
 from ctxarith.model import Record, Slot
+from ctxarith.models.slots import LLMSlots
 from ctxarith.plain import jsonable, record_as_dict
 from llamaindex_ctxarith.budget import host_tokens
 from llamaindex_ctxarith.nodes import ENTITIES, SLOTS, TOKENS, written_slots
@@ -103,7 +104,7 @@ class WrittenSlots:
     """For the core: the slots that `SlotExtractor` wrote into an adopted row, else another extractor's."""
 
     def __init__(self, otherwise: Extractor | None = None, subject_key: str | None = None) -> None:
-        if isinstance(otherwise, RuleSlots):
+        if isinstance(otherwise, RuleSlots | LLMSlots):
             otherwise = otherwise.about(subject_key or SUBJECT_KEY)
         self._otherwise: Callable[[Record], Sequence[Slot]] | None = otherwise
 

@@ -23,7 +23,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from ctxarith import ArgumentError, RollingMemory
+from ctxarith import ArgumentError, BudgetError, RollingMemory
 from langchain_ctxarith.messages import as_langchain, as_turn, is_summary
 from langchain_ctxarith.spoken import remember, window_messages
 from tests.conftest import NOW
@@ -278,3 +278,34 @@ def test_the_copy_of_a_message_is_neither_counted_nor_shown() -> None:
         bare.append("assistant", "It is 12.")
         assert memory.window().text == bare.window().text
         assert dataclasses.replace(memory.turns[0], native=None) == bare.turns[0]
+
+
+ids = st.sampled_from(["c1", "c2", "c3", "c4"])
+talk = st.one_of(
+    st.sampled_from([1, 9, 40]).map(lambda n: HumanMessage("How is the weather there? " * n)),
+    st.lists(ids, min_size=1, max_size=2, unique=True).map(lambda names: calling(*names)),
+    ids.map(lambda name: ToolMessage("It is 31 degrees. " * 6, tool_call_id=name)),
+    st.just(AIMessage("It is warm.")),
+    st.just(SystemMessage("Be brief.")),
+)
+
+
+@given(st.lists(talk, max_size=14), st.integers(48, 160))
+def test_a_provider_takes_every_window_issue_34282(said: list[BaseMessage], bound: int) -> None:
+    with made(max_tokens=160, keep_recent=3) as memory:
+        try:
+            remember(memory, said)
+            shown = window_messages(memory.window(bound))
+        except BudgetError:
+            return  # too many system messages, which are never cut
+        waiting: set[str] = set()
+        for place, message in enumerate(shown):
+            if isinstance(message, ToolMessage):
+                assert message.tool_call_id in waiting
+                waiting.remove(message.tool_call_id)
+            else:
+                assert not waiting
+                calls = message.tool_calls if isinstance(message, AIMessage) else []
+                waiting = {str(call["id"]) for call in calls}
+            if isinstance(message, SystemMessage):
+                assert all(isinstance(one, SystemMessage) for one in shown[:place])

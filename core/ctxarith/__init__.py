@@ -40,6 +40,7 @@ from ctxarith.memory.window import Window
 from ctxarith.model import Record, Slot
 from ctxarith.models.embedders import SentenceTransformerEmbedder
 from ctxarith.models.rerankers import CrossEncoderReranker
+from ctxarith.models.slots import LLMSlots
 from ctxarith.models.summarizers import PromptSummarizer
 from ctxarith.packet.citations import Citations
 from ctxarith.packet.guard import Guard
@@ -86,6 +87,7 @@ __all__ = [
     "Found",
     "Guard",
     "Hit",
+    "LLMSlots",
     "Manifest",
     "Message",
     "MissingExtra",

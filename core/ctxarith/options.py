@@ -13,6 +13,7 @@ from ctxarith.ingest.prepare import Preparation
 from ctxarith.ingest.slots import SUBJECT_KEY, RuleSlots, SlotExtractor
 from ctxarith.instant import zone
 from ctxarith.models.embedders import WordLlamaEmbedder, checked_embedder, identity
+from ctxarith.models.slots import LLMSlots
 from ctxarith.models.tokens import token_counter
 from ctxarith.normalise import clean_id
 from ctxarith.policy import Policy
@@ -30,7 +31,7 @@ class Options(TypedDict, total=False):
     reranker: what `retrieve(rerank=True)` reads the best hits with, such as `CrossEncoderReranker()`;
         or a whole `rerank(...)` stage with its time limit.
     tokenizer: an encoding or model name, or a function from text to a count.
-    slots: what extracts slots at ingest, such as `RuleSlots`; explicit slots win.
+    slots: what extracts slots at ingest, such as `RuleSlots` or `LLMSlots`; explicit slots win.
     subject_key: the metadata key that names a slot's subject ("lead_id").
     searchable: metadata keys that are embedded, indexed and shown before the text.
     stem, stop_words: English analysis; fixed when the corpus is made.
@@ -96,7 +97,7 @@ class Setup:
             policy=policy,
             clock=utc_now if clock is None else clock,
             counter=token_counter(options.get("tokenizer")),
-            slots=slots.about(subject_key) if isinstance(slots, RuleSlots) else slots,
+            slots=slots.about(subject_key) if isinstance(slots, RuleSlots | LLMSlots) else slots,
             subject_key=subject_key,
             zone=_zone(options.get("naive_zone")),
             wanted=wanted_settings(

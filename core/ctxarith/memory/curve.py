@@ -59,14 +59,14 @@ def tokens_per_turn(messages: Iterable[Message], **options: Any) -> Iterator[Tur
 
     Args:
         messages: such as `RollingMemory.turns`.
-        **options: of `RollingMemory`, `thread_id` and `path` aside.
+        **options: of `RollingMemory`, `thread_id`, `path` and `store` aside.
 
     >>> [t.whole for t in tokens_per_turn([Message("user", "Hello."), Message("assistant", "Hi.")])]
     [4, 8]
     """
     count = token_counter(options.get("tokenizer"))
     whole = 0
-    with RollingMemory(**{**options, "thread_id": "tokens per turn", "path": None}) as memory:
+    with RollingMemory(**{**options, "thread_id": "tokens per turn", "path": None, "store": None}) as memory:
         for message in messages:
             added = memory.append(
                 message.role,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ctxarith.conversation import ConversationKey, ToolCall
+from ctxarith.durable import Conversations
 from ctxarith.errors import ArgumentError
 from ctxarith.ingest.slots import SlotExtractor
 from ctxarith.instant import TimeLike
@@ -21,8 +22,10 @@ from ctxarith.models.embedders import WordLlamaEmbedder, checked_embedder
 from ctxarith.models.tokens import token_counter
 from ctxarith.options import utc_now
 from ctxarith.ports import Clock, Embedder, LlamaIndexEmbedding, Summarizer, TokenCounter
+from ctxarith.stores.conversations import SqliteConversations
 
 SMALLEST = 2 * LEAST
+_METHODS = [name for name in vars(Conversations) if not name.startswith("_")]
 
 
 class MemoryOptions(TypedDict, total=False):
@@ -37,6 +40,8 @@ class MemoryOptions(TypedDict, total=False):
     timeout: seconds that one call of the summariser may take (60), or `None`.
     retries: how often a call that raised or gave nonsense is made again at once (1).
     embedder: what `recall` reads the turns with; offline by default.
+    store: where the conversation lives instead of a folder, such as one `SqliteConversations` for many
+        threads; it stays open when the memory is closed.
     """
 
     tenant: str
@@ -49,6 +54,7 @@ class MemoryOptions(TypedDict, total=False):
     timeout: float | None
     retries: int
     embedder: Embedder | LlamaIndexEmbedding | None
+    store: Conversations | None
 
 
 class Details(TypedDict, total=False):
@@ -137,6 +143,24 @@ def folder_of(path: Any) -> Path | None:
             raise ArgumentError("path", path, "a folder, such as that of a corpus")
         return None if path is None else Path(path)
     raise ArgumentError("path", path, "a folder, or None")
+
+
+def opened(path: Any, store: Any) -> tuple[Conversations, bool]:
+    """Where a conversation lives, and whether that is the memory's own to close.
+
+    Raises:
+        ArgumentError: both are named, or the store has not the methods of `Conversations`.
+        StoreError: the folder cannot be used.
+    """
+    if store is None:
+        return SqliteConversations(folder_of(path)), True
+    if path is not None:
+        raise ArgumentError("path", path, "a store= was given as well: name one of the two")
+    missing = sorted(name for name in _METHODS if not callable(getattr(store, name, None)))
+    if missing:
+        rule = f"no store of conversations, it lacks {', '.join(missing)}; see ctxarith.durable.Conversations"
+        raise ArgumentError("store", store, rule)
+    return store, False
 
 
 def _seconds(value: Any) -> float | None:

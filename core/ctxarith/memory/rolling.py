@@ -11,13 +11,12 @@ from typing import Self, Unpack
 from ctxarith.conversation import SYSTEM, Content, Message, Summary
 from ctxarith.errors import ArgumentError, BudgetError, CorpusClosed
 from ctxarith.memory.behind import Behind, Status
-from ctxarith.memory.options import Details, MemoryOptions, Settings, folder_of, summary_share, whole_number
+from ctxarith.memory.options import Details, MemoryOptions, Settings, opened, summary_share, whole_number
 from ctxarith.memory.recall import Recall, Recalled
 from ctxarith.memory.view import View
 from ctxarith.memory.window import LEAST, Limits, Window, window
 from ctxarith.normalise import clean_text
 from ctxarith.ports import Summarizer
-from ctxarith.stores.conversations import SqliteConversations
 
 
 class RollingMemory:
@@ -58,7 +57,7 @@ class RollingMemory:
         self._settings = made = Settings.of(thread_id, max_tokens, keep_recent, summarizer, options)
         self._lock = threading.RLock()
         self._closed = False
-        self._store = SqliteConversations(folder_of(path))
+        self._store, self._owned = opened(path, options.get("store"))
         self._view = View(self._store, made.key, limits=made.limits, calls=made.calls)
         self._recall = Recall(
             self._store, made.key, made.calls.extract, clock=made.clock, embedder=made.embedder
@@ -181,7 +180,8 @@ class RollingMemory:
             self._closed = True
         self._behind.stop()
         self._recall.close()
-        self._store.close()
+        if self._owned:
+            self._store.close()
 
     def __enter__(self) -> Self:
         return self
