@@ -1,12 +1,12 @@
-"""The same long conversation through LangChain's SummarizationMiddleware and through ours: what is still known.
+"""A long conversation through LangChain's SummarizationMiddleware and through ours: what is still known.
 
     python benchmarks/compaction.py [FOLDER] [--pairs 150] [--max-tokens 3000]
 
 Two agents have the same conversation: questions and answers of LongMemEval (the folder; upstream is
 https://github.com/xiaowu0162/LongMemEval), and among them decisions about made-up orders, some of which are
 changed later. Then the last request of each is read: which decisions does the model still see as they
-stand, and which in a form that was changed? The peer's summaries come from a stand-in that copies every decision
-that it is shown in its last form, which no real model does better; ours are made by rule, without a model.
+stand, and which in a form that was changed? The peer's summaries come from a stand-in that copies every
+decision that it is shown in its last form, which no model does better; ours are made by rule, without one.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from ranking import SHARED
 
 from ctxarith import Corpus
 from ctxarith.models.tokens import TiktokenCounter
-from langchain_ctxarith import CtxArithRetriever
-from langchain_ctxarith.middleware import CtxArithMiddleware
+from langchain_ctxarith import CtxArithMiddleware, CtxArithRetriever
 
 EVERY = 5
 # A trigger such as a share of a large context window gives.

@@ -1,6 +1,7 @@
 """ctxarith for LangChain. Without `langchain_core` the import raises `MissingExtra`.
 
-`CtxArithConversationMemory` is imported when it is asked for, since it needs `langchain_classic`.
+What needs more is imported when it is asked for: `CtxArithMiddleware` (`langchain`) and
+`CtxArithConversationMemory` (`langchain_classic`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from langchain_ctxarith.tool import as_agent_tool
 
 if TYPE_CHECKING:
     from langchain_ctxarith.classic import CtxArithConversationMemory as CtxArithConversationMemory
+    from langchain_ctxarith.middleware import CtxArithMiddleware as CtxArithMiddleware
 
 __all__ = [
     "ChatHistories",
@@ -37,7 +39,10 @@ __all__ = [
     "chat_summarizer",
 ]
 
-_WHEN_ASKED = {"CtxArithConversationMemory": "langchain_ctxarith.classic"}
+_WHEN_ASKED = {
+    "CtxArithConversationMemory": "langchain_ctxarith.classic",
+    "CtxArithMiddleware": "langchain_ctxarith.middleware",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from langchain.agents.middleware.types import ModelResponse
 from langchain_core.messages import AIMessage
 
 from ctxarith.corpus import Corpus
+from ctxarith.instant import iso
 from ctxarith.packet.citations import Citations, cited
 from ctxarith.packet.handle import Packet
 from ctxarith.packet.manifest import Member
 from ctxarith.policy import Principal
-from langchain_ctxarith.evidence import CURRENT, EVIDENCE, GONE, KEY, Held, Standing, told
+from langchain_ctxarith.evidence import AT, CURRENT, EVIDENCE, GONE, KEY, Held, Standing, told
 
 WITHHELD = "The evidence for this answer changed while it was written, so it is withheld. Please ask again."
 
@@ -80,11 +82,12 @@ def objections(served: Served, corpus: Corpus, principal: Principal | None) -> t
 
 
 def noted(
-    response: ModelResponse[Any], answer: AIMessage, served: Served
+    response: ModelResponse[Any], answer: AIMessage, served: Served, at: datetime
 ) -> tuple[ModelResponse[Any], Citations]:
     """The response with what its answer rests on and cites in `response_metadata`, and the citations."""
     found = cited(answer.text, served.members)
     note: dict[str, Any] = {
+        AT: iso(at),
         EVIDENCE: told(served.held),
         "citations": {mark: f"{one.source_id}@{one.version}" for mark, one in found.supported.items()},
         "unknown": list(found.unknown),

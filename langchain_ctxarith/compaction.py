@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from ctxarith.instant import instant
 from ctxarith.memory.rolling import RollingMemory
 from ctxarith.memory.script import page
 from ctxarith.ports import Summarizer
+from langchain_ctxarith.evidence import AT, KEY
 from langchain_ctxarith.messages import as_turn, is_summary
 from langchain_ctxarith.spoken import remember, window_messages
 
@@ -96,8 +100,9 @@ class Histories:
         if prints[:known] != thread.prints:
             thread.memory.close()
             thread.memory, known = self._memory(), 0
-        for message in messages[known:]:
-            remember(thread.memory, [message])
+        fresh = messages[known:]
+        for message, time in zip(fresh, _times(fresh), strict=True):
+            remember(thread.memory, [message], time=time)
             if self._made["summarizer"] is None:
                 # By rule it takes a moment, and the same turns then always give the same request.
                 thread.memory.wait()
@@ -126,6 +131,18 @@ def _laid_out(shown: Sequence[BaseMessage]) -> Compacted:
     first = next((n for n, one in enumerate(spoken) if isinstance(one, HumanMessage)), len(spoken))
     told = page((), summary, [as_turn(one) for one in spoken[:first]])
     return Compacted(told, [*system, *spoken[first:]])
+
+
+def _times(messages: Sequence[BaseMessage]) -> list[datetime | None]:
+    """When each was said: the time of the next answer that notes one; `None`, which is now, without any."""
+    times: list[datetime | None] = []
+    time = None
+    for message in reversed(messages):
+        note = message.response_metadata.get(KEY) if isinstance(message, AIMessage) else None
+        with suppress(ValueError, TypeError):
+            time = instant(note[AT]) if isinstance(note, Mapping) and AT in note else time
+        times.append(time)
+    return times[::-1]
 
 
 def _print(message: BaseMessage) -> int:

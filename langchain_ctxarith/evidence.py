@@ -16,6 +16,8 @@ from ctxarith.run import Result
 
 # Under `response_metadata` of an answer: what it rests on and cites. No provider is sent it.
 KEY = "ctxarith"
+# When it was said, in ISO 8601; a message of LangChain has no time of its own.
+AT = "at"
 # Keys of a tool's artifact.
 DOCUMENTS, MANIFEST, EVIDENCE = "documents", "packet", "evidence"
 

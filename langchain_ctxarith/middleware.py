@@ -1,19 +1,29 @@
-"""Middleware for `create_agent`: evidence before each answer, history within a budget, both under policy."""
+"""Middleware for `create_agent`: evidence before each answer, history within a budget, both under policy.
+
+Without `langchain` the import raises `MissingExtra`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Literal
 
-from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig, run_in_executor
 from langchain_core.runnables.config import ensure_config
 
-from ctxarith.errors import ArgumentError
-from ctxarith.memory.options import SMALLEST, whole_number
+from ctxarith.errors import ArgumentError, MissingExtra
+from ctxarith.memory.options import SMALLEST, MemoryOptions, whole_number
+from ctxarith.options import utc_now
 from ctxarith.ports import Summarizer
+
+if find_spec("langchain") is None:
+    raise MissingExtra(what="CtxArithMiddleware", package="langchain", extra="agents")
+
+from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
+
 from langchain_ctxarith.answers import WITHHELD, Served, answer_of, is_final, noted, objections, withheld
 from langchain_ctxarith.caller import principal_of, thread_of
 from langchain_ctxarith.compaction import Histories
@@ -87,6 +97,9 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         self._retries = retries
         self._holds = hold_answers
         self._name = name or type(self).__name__
+        if unknown := sorted(set(memory) - set(MemoryOptions.__annotations__)):
+            raise ArgumentError("memory", unknown, f"known are {', '.join(MemoryOptions.__annotations__)}")
+        self._clock = memory.get("clock") or utc_now
         self._histories = None
         if max_history_tokens is not None:
             bound = whole_number("max_history_tokens", max_history_tokens, least=SMALLEST)
@@ -167,7 +180,7 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
             why = objections(served, self.retriever.corpus, call.principal)
             if why:
                 return withheld(answer, WITHHELD, why) if last else None
-        made, found = noted(response, answer, served)
+        made, found = noted(response, answer, served, self._clock())
         if call.thread is not None and found.supported:
             sources = [one.source_id for one in found.supported.values()]
             self.retriever.record_citations(call.thread, sources, config=config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -14,8 +15,10 @@ from ctxarith.memory.window import Window
 from langchain_ctxarith.messages import as_langchain, as_turn, is_summary, summary_message
 
 
-def remember(memory: RollingMemory, messages: Iterable[BaseMessage]) -> list[Message]:
-    """Append messages to a memory, and give back their turns.
+def remember(
+    memory: RollingMemory, messages: Iterable[BaseMessage], *, time: datetime | None = None
+) -> list[Message]:
+    """Append messages to a memory, as said at a time or now, and give back their turns.
 
     All are read before the first is appended, so that one that cannot be a turn leaves nothing behind.
     A message with an id that the thread has is not appended again; if it says something else than that one
@@ -26,7 +29,7 @@ def remember(memory: RollingMemory, messages: Iterable[BaseMessage]) -> list[Mes
         BudgetError: a system message leaves no room; those before it are appended.
     """
     turns = [as_turn(message) for message in messages if not is_summary(message)]
-    return [_appended(memory, turn) for turn in turns]
+    return [_appended(memory, turn, time) for turn in turns]
 
 
 def window_messages(window: Window) -> list[BaseMessage]:
@@ -44,17 +47,18 @@ def window_messages(window: Window) -> list[BaseMessage]:
     return [*system, *told, *_complete([(t, m) for t, m in shown if t.role != SYSTEM])]
 
 
-def _appended(memory: RollingMemory, turn: Message) -> Message:
-    added = memory.append(turn.role, turn.content, **_details(turn, turn.id))
+def _appended(memory: RollingMemory, turn: Message, time: datetime | None) -> Message:
+    added = memory.append(turn.role, turn.content, **_details(turn, turn.id, time))
     if turn.id is None or _said(added) == _said(turn):
         return added
     # Two messages under one id: both were said. The other name is made of what it says, to be found again.
     told = hashlib.sha256(repr(_said(turn)).encode()).hexdigest()
-    return memory.append(turn.role, turn.content, **_details(turn, f"{turn.id}#{told}"))
+    return memory.append(turn.role, turn.content, **_details(turn, f"{turn.id}#{told}", time))
 
 
-def _details(turn: Message, name: str | None) -> Any:
-    return {"tool_calls": turn.tool_calls, "answers": turn.answers, "id": name, "native": turn.native}
+def _details(turn: Message, name: str | None, time: datetime | None) -> Any:
+    given = {"tool_calls": turn.tool_calls, "answers": turn.answers, "id": name, "native": turn.native}
+    return {**given, "time": time}
 
 
 def _said(turn: Message) -> tuple[Any, ...]:

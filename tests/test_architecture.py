@@ -44,6 +44,7 @@ WIDE_DOORS = {
     "Opening.in_memory",
     "Opening.adopt",
     "Opening.reembed",
+    "CtxArithMiddleware.__init__",
     "Message.__init__",
     "Record.__init__",
 }

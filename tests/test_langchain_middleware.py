@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,11 +18,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from ctxarith import ArgumentError, Corpus, Principal, PrincipalRequired
+import langchain_ctxarith
+from ctxarith import ArgumentError, Corpus, MissingExtra, Principal, PrincipalRequired
 from ctxarith.models.tokens import token_counter
-from langchain_ctxarith import CtxArithRetriever
+from langchain_ctxarith import CtxArithMiddleware, CtxArithRetriever
 from langchain_ctxarith.answers import WITHHELD
-from langchain_ctxarith.middleware import CtxArithMiddleware
 from langchain_ctxarith.withdrawal import ANSWER, RESULT
 from tests.conftest import NOW
 from tests.fakes import WordEmbedder
@@ -103,7 +106,10 @@ def test_the_evidence_stands_in_the_users_message_and_the_state_knows_nothing_of
 
 def test_blocks_of_the_user_stay_blocks_behind_the_evidence(corpus: Corpus) -> None:
     bench = Bench(corpus)
-    blocks: list[Any] = [{"type": "text", "text": "the fee for course 2"}, {"type": "image", "url": "https://x/y.png"}]
+    blocks: list[Any] = [
+        {"type": "text", "text": "the fee for course 2"},
+        {"type": "image", "url": "https://x/y.png"},
+    ]
     config = {"configurable": {"thread_id": "t"}}
     bench.agent.invoke({"messages": [HumanMessage(blocks)]}, config, context=Context(ACME))
     sent: Any = bench.model.requests[-1][-1].content
@@ -435,6 +441,36 @@ def test_an_edited_thread_leaves_nothing_of_what_was_edited_out(corpus: Corpus) 
     assert "walrus" not in bench.model.last
 
 
+def test_after_a_restart_the_summary_still_tells_the_days_on_which_things_were_said(corpus: Corpus) -> None:
+    days = iter(range(1, 300))
+    first = Bench(
+        corpus,
+        options={"max_history_tokens": 200, "clock": lambda: NOW + timedelta(days=next(days))},
+    )
+    first.ask("We decided that the delivery date is May 9.")
+    for turn in range(6):
+        first.ask(f"Thanks, noted ({turn}).")
+    later = Bench(corpus, options={"max_history_tokens": 200, "clock": lambda: NOW + timedelta(days=999)})
+    later.agent.invoke(
+        {"messages": [*first.state(), HumanMessage("And?")]},
+        {"configurable": {"thread_id": "u"}},
+        context=Context(ACME),
+    )
+    told = [line for line in later.model.last.split("\n") if "May 9" in line]
+    assert [line.partition("]")[0] for line in told] == [
+        f"- [1; {(NOW + timedelta(days=1)).date()}",
+    ]
+
+
+def test_without_langchain_the_class_names_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    hidden = lambda name, *rest: None if name == "langchain" else found(name, *rest)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", hidden)
+    monkeypatch.delitem(sys.modules, "langchain_ctxarith.middleware")
+    with pytest.raises(MissingExtra, match=r"'ctxarith\[agents\]'"):
+        _ = langchain_ctxarith.CtxArithMiddleware
+
+
 def test_a_model_that_fails_fails_the_run_and_the_next_turn_goes_on(corpus: Corpus) -> None:
     failures = [RuntimeError("busy")]
 
@@ -470,5 +506,8 @@ def test_two_of_them_in_one_agent_need_two_names(corpus: Corpus) -> None:
 def test_a_wrong_argument_is_named_at_once(corpus: Corpus, name: str, value: Any) -> None:
     with pytest.raises(ArgumentError, match=name):
         CtxArithMiddleware(CtxArithRetriever(corpus=corpus), **{name: value})
+    if name == "clok":
+        with pytest.raises(ArgumentError, match=name):
+            CtxArithMiddleware(CtxArithRetriever(corpus=corpus), max_history_tokens=None, **{name: value})
     with pytest.raises(ArgumentError, match="retriever"):
         CtxArithMiddleware(corpus)  # type: ignore[arg-type]
