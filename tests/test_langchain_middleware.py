@@ -8,24 +8,29 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from blockbuster import blockbuster_ctx
 from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
 import langchain_ctxarith
 from ctxarith import ArgumentError, Corpus, MissingExtra, Principal, PrincipalRequired
 from ctxarith.models.tokens import token_counter
+from ctxarith.stores.chroma_server import ChromaServer
 from langchain_ctxarith import CtxArithMiddleware, CtxArithRetriever
 from langchain_ctxarith.answers import WITHHELD
 from langchain_ctxarith.withdrawal import ANSWER, RESULT
 from tests.conftest import NOW
 from tests.fakes import WordEmbedder
+from tests.servers import ChromaProcess
 from tests.talkers import Talker, as_sent, calling
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -281,23 +286,72 @@ def test_rights_that_shrink_while_the_model_writes_hold_the_answer_back(corpus: 
     assert bench.ask("The fee of acme for course 7").content == "I cannot say."
 
 
-def test_with_the_source_out_of_reach_evidence_is_withheld_and_the_model_is_told(corpus: Corpus) -> None:
-    from ctxarith.packet.handle import Packet
+def test_with_the_source_down_evidence_is_withheld_the_model_is_told_and_denied_facts_stay_out(
+    tmp_path: Path,
+) -> None:
+    server = ChromaProcess(tmp_path / "server")
+    server.folder.mkdir()
+    server.start()
+    store = ChromaServer(server.client(), server.new_name())
+    with Corpus.open(tmp_path / "c", store=store, embedder=WordEmbedder(), clock=lambda: NOW) as corpus:
+        corpus.add([fee("acme", 2)])
+        bench = Bench(corpus)
+        bench.ask("The fee for course 2")
+        server.kill()
+        assert bench.ask("And the fee for course 2 again?").content == "It is in the evidence [1]."
+        asked = bench.model.requests[-1][-1].text
+        assert "(Evidence is withheld: unverified" in asked
+        assert "200 EUR" not in asked
+        server.start()
+        bench.ask("Once more, the fee for course 2")
+        assert "200 EUR" in bench.model.requests[-1][-1].text
+        server.kill()
 
-    bench = Bench(corpus)
-    made: list[Packet] = []
-    original = bench.middleware._serving._retrieved
 
-    def lost(call: Any, question: str) -> Any:
-        fresh = original(call, question)
-        made.append(fresh.packet)
-        fresh.packet.discard()
-        return fresh
+# What SummarizationMiddleware does to a thread, and ours does not: see also benchmarks/compaction.py.
 
-    bench.middleware._serving._retrieved = lost  # type: ignore[method-assign]
-    bench.ask("The fee for course 2")
-    assert "(Evidence is withheld: refresh_required" in bench.model.last
-    assert "200 EUR" not in bench.model.last
+
+def test_a_fact_of_the_first_turn_survives_in_a_thread_that_was_long_before(corpus: Corpus) -> None:
+    said: list[BaseMessage] = [
+        HumanMessage("We decided that the delivery date is May 9."),
+        AIMessage("Fine."),
+    ]
+    for turn in range(30):
+        said += [HumanMessage(f"Remark {turn}. " + "We talk about the weather. " * 20), AIMessage("I see.")]
+    asked = {"messages": [*said, HumanMessage("When is the delivery?")]}
+    copyist = Talker(say=lambda messages: "\n".join(one.text for one in messages))
+    theirs = SummarizationMiddleware(
+        copyist, trigger=("tokens", 3000), keep=("messages", 4), trim_tokens_to_summarize=1000
+    )
+    seen = {}
+    for name, middleware in (
+        ("theirs", theirs),
+        ("ours", CtxArithMiddleware(CtxArithRetriever(corpus=corpus), context="none")),
+    ):
+        model = Talker(say=lambda _: "On May 9.")
+        agent: Any = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+        config = {"configurable": {"thread_id": "t", "principal": ACME}}
+        kept = agent.invoke(asked, config)["messages"]
+        seen[name] = ("May 9" in model.last, len(kept))
+    assert seen == {"theirs": (False, 6), "ours": (True, 64)}
+
+
+def test_the_present_turn_stays_whole_however_large_its_results_are(corpus: Corpus) -> None:
+    @tool
+    def dump() -> str:
+        """Give everything."""
+        return "row of a table; " * 2_000
+
+    def say(messages: list[BaseMessage]) -> AIMessage | str:
+        done = sum(isinstance(one, ToolMessage) for one in messages)
+        return calling("dump", f"c{done}") if done < 3 else "Done."
+
+    bench = Bench(
+        corpus, say=say, options={"context": "none", "max_history_tokens": 200}, more={"tools": [dump]}
+    )
+    bench.ask("Read the whole table, please.")
+    assert [one.type for one in bench.model.requests[-1]] == ["human", *["ai", "tool"] * 3]
+    assert bench.model.requests[-1][0].text == "Read the whole table, please."
 
 
 # Tools.
