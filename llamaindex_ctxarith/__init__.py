@@ -13,6 +13,8 @@ if find_spec("llama_index") is None or find_spec("llama_index.core") is None:
 from llamaindex_ctxarith.caller import acting_as
 from llamaindex_ctxarith.filters import predicate_of
 from llamaindex_ctxarith.ingestion import EntityCounter, SlotExtractor, TokenCounter
+from llamaindex_ctxarith.memory import CtxArithMemory, build_memory
+from llamaindex_ctxarith.memory_block import CtxArithMemoryBlock, llm_summarizer
 from llamaindex_ctxarith.nodes import ContextNode, NodeReader
 from llamaindex_ctxarith.policy_gate import PolicyGate
 from llamaindex_ctxarith.postprocessors import (
@@ -30,6 +32,8 @@ __all__ = [
     "CompositeRank",
     "ContextNode",
     "CrossEncoderRerank",
+    "CtxArithMemory",
+    "CtxArithMemoryBlock",
     "CtxArithRetriever",
     "EntityCounter",
     "NodeReader",
@@ -39,6 +43,8 @@ __all__ = [
     "TokenBudget",
     "TokenCounter",
     "acting_as",
+    "build_memory",
     "ctxarith_postprocessors",
+    "llm_summarizer",
     "predicate_of",
 ]
