@@ -182,12 +182,19 @@ class TokenBudget(BaseNodePostprocessor):
     def split(self, nodes: Sequence[NodeWithScore]) -> tuple[list[NodeWithScore], list[Drop]]:
         """The nodes that stay, and the others with their reasons."""
         count: TokenCounter = self.tokenizer or host_tokens
-        return within(nodes[: self.top], self.tokens, count, reader=self._reader)
+        return within(list(map(_plain, nodes[: self.top])), self.tokens, count, reader=self._reader)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         return self.split(nodes)[0]
+
+
+def _plain(one: NodeWithScore) -> NodeWithScore:
+    """With a score that JSON can hold; rerankers of others give numbers of numpy."""
+    if one.score is None or type(one.score) is float:
+        return one
+    return one.model_copy(update={"score": float(one.score)})
 
 
 class Served(TypedDict, total=False):

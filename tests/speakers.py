@@ -36,7 +36,7 @@ class Speaker(CustomLLM):
     @property
     def metadata(self) -> LLMMetadata:
         """The sizes of a small model."""
-        return LLMMetadata(context_window=4096, num_output=256)
+        return LLMMetadata(context_window=2048, num_output=256)
 
     def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
         """The answer."""

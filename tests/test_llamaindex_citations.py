@@ -13,6 +13,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 from llama_index.core import MockEmbedding, VectorStoreIndex
 from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallBlock
 from llama_index.core.chat_engine import CondensePlusContextChatEngine
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -22,6 +23,8 @@ from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.event_handlers import BaseEventHandler
+from pydantic import ValidationError
 
 from ctxarith import ArgumentError, Corpus, Principal, Withheld
 from llamaindex_ctxarith import (
@@ -75,8 +78,15 @@ def ids(nodes: Any) -> list[str]:
     return [one.node_id for one in nodes]
 
 
-def test_a_mark_is_shown_to_the_model_and_is_the_same_in_every_turn() -> None:
+def test_they_are_what_llamaindex_takes_them_for(retriever: CtxArithRetriever) -> None:
     assert BaseNodePostprocessor in EvidencePacket.__mro__
+    assert BaseQueryEngine in VerifiedQueryEngine.__mro__
+    assert BaseEventHandler in CitationLedger.__mro__
+    with pytest.raises(ValidationError):
+        CitationLedger(retriever=retriever, retreiver=None)
+
+
+def test_a_mark_is_shown_to_the_model_and_is_the_same_in_every_turn() -> None:
     first, second = served(*FACTS[:2])
     again = served(FACTS[1])[0]
     assert mark(second) == mark(again) != mark(first)

@@ -38,6 +38,7 @@ from llamaindex_ctxarith import (
     CompositeRank,
     CrossEncoderRerank,
     CtxArithRetriever,
+    EvidencePacket,
     PolicyGate,
     SlotExtractor,
     Supersession,
@@ -78,6 +79,7 @@ EACH: list[BaseNodePostprocessor] = [
     Supersession(fields=FACTS, clock=clock),
     CrossEncoderRerank(scorer=words_shared, scale="unit"),
     CompositeRank(rank="composite", clock=clock),
+    EvidencePacket(),
     TokenBudget(tokens=60),
 ]
 GIVEN = [
