@@ -62,6 +62,8 @@ def shorter(
     What stood word for word becomes points too. Then first to leave are remarks, open questions and facts,
     then commitments, and decisions last. Of a plain text whole lines are kept in that order.
     """
+    if limit <= 0:
+        return None
     if not isinstance(content, Remembered):
         return _lines_within(content, limit, count)
     if counted(count, content) <= limit:
