@@ -74,7 +74,8 @@ class Conversation:
         waiting = self.pending
         room = sum(counted(self._count, message_line(one) + "\n") for one in waiting)
         try:
-            window = self.memory.window(limit - min(room, limit // 2))
+            # A bound of its own would give the summary less than its share.
+            window = self.memory.window(limit - min(room, limit // 2) if waiting else None)
         except Exception as error:  # a chat must not end because its past cannot be read
             log.warning("the conversation cannot be read: %s", error)
             window = None

@@ -119,6 +119,20 @@ def test_the_decision_survives_and_the_bound_holds_by_the_hosts_tokenizer() -> N
     assert len(block.memory("s").turns) == 61
 
 
+def test_the_summary_has_two_thirds_of_the_room_and_facts_are_not_crowded_out() -> None:
+    block = small(max_tokens=200)
+    for n, topic in enumerate(("fee", "room", "exam", "bus")):
+        put(
+            block,
+            [user(f"What is the {topic}?"), assistant(f"The {topic} costs {n + 31} EUR. [E00000{n}@000{n}]")],
+        )
+    put(
+        block, [user("Thank you so much for all of this."), assistant("You are very welcome, any time. " * 3)]
+    )
+    block.memory("s").flush(20)
+    assert [f"costs {n + 31} EUR" in shown(block) for n in range(4)] == [True] * 4
+
+
 def test_what_was_given_is_not_changed() -> None:
     given = talk(1)
     before = [message.model_dump_json() for message in given]
