@@ -99,12 +99,7 @@ class CitationLedger(BaseEventHandler):
         Raises:
             PrincipalRequired, StoreError.
         """
-        packet = NodePacket.of(nodes)
-        found = packet.verify_citations(answer)
-        session = self.retriever.session(thread_id)
-        if session is not None:
-            session.cite(packet.cited_sources(answer))
-        return found
+        return self._recorded(answer, NodePacket.of(nodes), thread_id)
 
     async def follow(self, run: Any, *, thread_id: str | None = None) -> AgentOutput:
         """Await a run of an agent and record what its answer cites of what its tools have found.
@@ -113,17 +108,27 @@ class CitationLedger(BaseEventHandler):
             run: `agent.run(...)`, whose events nobody else reads.
             thread_id: as for `record`.
         """
-        nodes: list[NodeWithScore] = []
+        found: list[list[NodeWithScore]] = []
         async for event in run.stream_events():
             if isinstance(event, ToolCallResult):
-                nodes += nodes_of(event.tool_output.raw_output)
+                found.append(nodes_of(event.tool_output.raw_output))
         output: AgentOutput = await run
-        await asyncio.to_thread(self.record, str(output), nodes, thread_id=thread_id)
+        served = [nodes for nodes in found if nodes]
+        # Each call counts from one, so that after several a number names nothing.
+        packet = NodePacket.of([one for nodes in served for one in nodes], by_place=len(served) == 1)
+        await asyncio.to_thread(self._recorded, str(output), packet, thread_id)
         return output
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until everything that was heard is written."""
         return not wait(list(self._waiting), timeout).not_done
+
+    def _recorded(self, answer: str, packet: NodePacket, thread_id: str | None) -> Citations:
+        found = packet.verify_citations(answer)
+        session = self.retriever.session(thread_id)
+        if session is not None:
+            session.cite(packet.cited_sources(answer))
+        return found
 
     def _later(self, session: Session | None, packet: NodePacket, answer: str) -> None:
         def write() -> None:

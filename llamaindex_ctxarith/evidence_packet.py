@@ -66,20 +66,26 @@ class NodePacket:
     Args:
         packet_id: a hash of the members; the same nodes have the same.
         members: the documents at their versions, by everything that names a node: its mark, the mark without
-            its version, its id; and if no node has a mark, its place, as `CitationQueryEngine` counts.
+            its version, its id; and if no node has a mark, its place, as `CitationQueryEngine` and
+            `VerifiedQueryEngine` count.
     """
 
     packet_id: str
     members: Mapping[str, Member]
 
     @classmethod
-    def of(cls, nodes: Sequence[NodeWithScore]) -> Self:
-        """The packet of `response.source_nodes`, or of the nodes that a tool returned."""
+    def of(cls, nodes: Sequence[NodeWithScore], *, by_place: bool = True) -> Self:
+        """The packet of `response.source_nodes`, or of the nodes that tools returned.
+
+        Args:
+            nodes: in the order in which the model read them.
+            by_place: whether `[1]` is the first of them where none has a mark; no for nodes of several calls.
+        """
         members: dict[str, Member] = {}
         marks = [_marked(one.node) for one in nodes]
         for place, (one, mark) in enumerate(zip(nodes, marks, strict=True), start=1):
             names = [mark, mark.partition("@")[0]] if mark else []
-            if not any(marks):
+            if by_place and not any(marks):
                 names.append(str(place))
             for name in (*names, one.node.node_id):
                 members.setdefault(name, _member(one.node))

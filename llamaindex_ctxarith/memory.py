@@ -236,7 +236,7 @@ class _Queue(SQLAlchemyChatStore):
 def _queue(folder: Path, owner: Principal) -> SQLAlchemyChatStore:
     """Where the queue lies: a file of the owner's alone, since the host's table knows sessions only."""
     name = hashlib.sha256("\0".join(_named(owner)).encode()).hexdigest()[:32]
-    uri = f"{_FILE}{folder.absolute() / QUEUES / name}.sqlite"
+    uri = f"{_FILE}{folder / QUEUES / name}.sqlite"
     return _Queue(table_name="llama_index_memory", async_database_uri=uri)
 
 

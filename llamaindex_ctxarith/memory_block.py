@@ -123,7 +123,8 @@ class CtxArithMemoryBlock(BaseMemoryBlock[str]):
         await self._put(said(messages), None)
 
     async def _aget(self, messages: Said = None, session_id: str | None = None, **_: Any) -> str:
-        conversation = self._conversation(self._key(session_id or _session_of(said(messages))))
+        # A session that a message names is where it belongs, and no right to read there.
+        conversation = self._conversation(self._key(session_id))
         return await asyncio.to_thread(conversation.shown, self.max_tokens)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:

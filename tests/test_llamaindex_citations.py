@@ -83,7 +83,7 @@ def test_they_are_what_llamaindex_takes_them_for(retriever: CtxArithRetriever) -
     assert BaseQueryEngine in VerifiedQueryEngine.__mro__
     assert BaseEventHandler in CitationLedger.__mro__
     with pytest.raises(ValidationError):
-        CitationLedger(retriever=retriever, retreiver=None)
+        CitationLedger(retriever=retriever, retreiver=None)  # type: ignore[call-arg]
 
 
 def test_a_mark_is_shown_to_the_model_and_is_the_same_in_every_turn() -> None:
@@ -372,6 +372,32 @@ def test_a_verified_engine_is_a_tool_of_an_agent(retriever: CtxArithRetriever) -
 
     assert asyncio.run(run()) == "It is thirty EUR [2]."
     assert cited(retriever, "t") == ("fees.pdf", "pool.pdf")
+
+
+def test_a_number_after_several_calls_of_tools_names_nothing(retriever: CtxArithRetriever) -> None:
+    engine = VerifiedQueryEngine(retriever, llm=Speaker(lambda prompt: "It is thirty EUR [2]."))
+    tool = QueryEngineTool.from_defaults(engine, name="search", description="Answers from evidence.")
+
+    def answer(messages: Any, **_: Any) -> ChatMessage:
+        if messages[-1].role == MessageRole.TOOL:
+            return ChatMessage(role=MessageRole.ASSISTANT, content="Thirty [2].")
+        asked = [
+            ToolCallBlock(tool_call_id=name, tool_name="search", tool_kwargs={"input": f"annual fee {name}"})
+            for name in ("a", "b")
+        ]
+        return ChatMessage(role=MessageRole.ASSISTANT, blocks=asked)
+
+    async def run() -> tuple[str, ...]:
+        model = MockFunctionCallingLLM(response_generator=answer)
+        with acting_as(ACME, thread_id="t"):
+            before = await asyncio.to_thread(lambda: cited(retriever, "t"))
+            with acting_as(thread_id="other"):
+                await CitationLedger(retriever=retriever).follow(
+                    FunctionAgent(tools=[tool], llm=model).run("What is it?"), thread_id="t"
+                )
+            return (*before, *cited(retriever, "t"))
+
+    assert asyncio.run(run()) == ()
 
 
 def test_queries_on_one_engine_at_once_never_mix(retriever: CtxArithRetriever) -> None:

@@ -497,5 +497,23 @@ def test_nothing_blocks_the_event_loop(tmp_path: Path, watched: BlockBuster) -> 
         text = await block.aget(session_id="s")
         return str(await block.atruncate(text, 20))
 
-    assert watched
+    async def hosted() -> list[ChatMessage]:
+        memory = build_memory("s", token_limit=400, path=tmp_path)
+        await memory.aput_messages(talk(12))
+        return await memory.aget()
+
+    # SQLAlchemy looks at its own address in the loop.
+    address = ("sqlalchemy/dialects/sqlite/pysqlite.py", "create_connect_args")
+    watched.functions["os.path.abspath"].can_block_in(*address)
     assert "launch on 9 May" in asyncio.run(whole())
+    assert "launch on 9 May" in str(asyncio.run(hosted())[0].content)
+
+
+def test_a_session_that_a_message_names_is_written_and_never_read() -> None:
+    block = small()
+    named = ChatMessage(
+        role="user", content="The gate code is 7731.", additional_kwargs={"session_id": "theirs"}
+    )
+    asyncio.run(block.aput([named]))
+    assert "7731" in shown(block, "theirs")
+    assert asyncio.run(block.aget([named])) == ""
