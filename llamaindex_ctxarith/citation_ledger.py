@@ -61,7 +61,8 @@ class CitationLedger(BaseEventHandler):
         try:
             yield self
         finally:
-            root.event_handlers.remove(self)
+            # Another ledger of the same retriever is equal to this one.
+            root.event_handlers[:] = [one for one in root.event_handlers if one is not self]
             self.wait()
 
     def handle(self, event: Any, **_: Any) -> None:

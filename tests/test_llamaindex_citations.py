@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import chromadb
 import pytest
 from blockbuster import blockbuster_ctx
-from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core import MockEmbedding, StorageContext, VectorStoreIndex
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallBlock
@@ -22,6 +23,7 @@ from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEng
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llama_index.vector_stores.chroma import ChromaVectorStore
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 from pydantic import ValidationError
@@ -333,6 +335,32 @@ def test_evidence_that_changes_meanwhile_is_asked_for_once_more(
         VerifiedQueryEngine(retriever, llm=Speaker(always)).query("annual fee")
     assert withheld.value.verdict == "refresh_required"
     assert len(said) == 4
+
+
+def test_a_store_that_llamaindex_filled_is_answered_from_with_its_own_nodes() -> None:
+    store = ChromaVectorStore(chromadb.EphemeralClient().create_collection("verified-engine"))
+    shelf = StorageContext.from_defaults(vector_store=store)
+    VectorStoreIndex(FACTS, storage_context=shelf, embed_model=MockEmbedding(8))
+    adopted = CtxArithRetriever.from_vector_store(store, embed_model=MockEmbedding(8), principal=ACME)
+    with adopted.corpus:
+        answer: Any = VerifiedQueryEngine(adopted, llm=Speaker(lambda prompt: "Twelve [fee].")).query(
+            "the fee of twelve"
+        )
+        assert [one.source_id for one in answer.citations.supported.values()] == ["fees.pdf"]
+        assert sorted(ids(answer.source_nodes)) == ["fee", "pool"]
+        store.delete_nodes(["fee"])
+        adopted.corpus.sync()
+        assert answer.packet.revalidate(ACME).verdict == "refresh_required"
+
+
+def test_two_ledgers_hear_side_by_side_and_each_leaves_alone(retriever: CtxArithRetriever) -> None:
+    first, second = CitationLedger(retriever=retriever), CitationLedger(retriever=retriever)
+    handlers = get_dispatcher().event_handlers
+    with first.listening():
+        with second.listening():
+            assert [one for one in handlers if one is first or one is second] == [first, second]
+        assert any(one is first for one in handlers)
+        assert not any(one is second for one in handlers)
 
 
 def test_a_strict_engine_lets_only_what_is_cited_leave(retriever: CtxArithRetriever) -> None:
