@@ -30,8 +30,9 @@ from ctxarith.stores.foreign import Fields, Reading
 NODE_CONTENT, NODE_TYPE = "_node_content", "_node_type"
 # What ingestion writes into a node's metadata. No prefix of the core's, so that an adopted row keeps it.
 SLOTS, ENTITIES, TOKENS = "ctxarith_slots", "ctxarith_entity_count", "ctxarith_token_count"
-# What a returned node bears: EVIDENCE for programs, NOTE for the model that reads it.
-EVIDENCE, NOTE = "ctx_evidence", "ctx_note"
+# What a returned node bears: EVIDENCE for programs, NOTE and CITATION for the model that reads it.
+EVIDENCE, NOTE, CITATION = "ctx_evidence", "ctx_note", "ctx_citation"
+_TOLD = (EVIDENCE, NOTE, CITATION)
 
 _DATED = "created_at"
 # What of a row decides who may see it, or is shown.
@@ -82,7 +83,7 @@ class NodeReader:
         Raises:
             RecordError: names the node, the field and the value.
         """
-        metadata = {k: v for k, v in node.metadata.items() if k not in (*_INGESTED, EVIDENCE, NOTE)}
+        metadata = {k: v for k, v in node.metadata.items() if k not in (*_INGESTED, *_TOLD)}
         if node.ref_doc_id:
             metadata["ref_doc_id"] = node.ref_doc_id
         reading = self._reading
@@ -142,12 +143,11 @@ def written_slots(node_id: str, metadata: Mapping[str, Any]) -> tuple[Slot, ...]
 
 def without_evidence(node: BaseNode) -> BaseNode:
     """A copy without what an earlier retrieval said of the node, and without its vector."""
-    told = (EVIDENCE, NOTE)
     hidden = {
-        name: [key for key in getattr(node, name) if key not in told]
+        name: [key for key in getattr(node, name) if key not in _TOLD]
         for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
     }
-    metadata = {key: value for key, value in node.metadata.items() if key not in told}
+    metadata = {key: value for key, value in node.metadata.items() if key not in _TOLD}
     return node.model_copy(update={"metadata": metadata, "embedding": None, **hidden})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
@@ -13,6 +13,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from ctxarith.algebra import Moment, Stage
+from ctxarith.errors import ArgumentError
 from ctxarith.evidence import Drop, Found, Hit
 from ctxarith.models.rerankers import CrossEncoderReranker
 from ctxarith.policy import Policy, Principal
@@ -23,6 +24,7 @@ from ctxarith.stages.rerank import TOP, rerank
 from llamaindex_ctxarith.budget import host_tokens, within
 from llamaindex_ctxarith.caller import question_of
 from llamaindex_ctxarith.chain import HitPostprocessor, Kept, log
+from llamaindex_ctxarith.evidence_packet import EvidencePacket
 from llamaindex_ctxarith.nodes import NodeReader
 from llamaindex_ctxarith.policy_gate import PolicyGate
 from llamaindex_ctxarith.succession import succeeded
@@ -180,12 +182,27 @@ class TokenBudget(BaseNodePostprocessor):
     def split(self, nodes: Sequence[NodeWithScore]) -> tuple[list[NodeWithScore], list[Drop]]:
         """The nodes that stay, and the others with their reasons."""
         count: TokenCounter = self.tokenizer or host_tokens
-        return within(nodes[: self.top], self.tokens, count, reader=self._reader)
+        return within(list(map(_plain, nodes[: self.top])), self.tokens, count, reader=self._reader)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         return self.split(nodes)[0]
+
+
+def _plain(one: NodeWithScore) -> NodeWithScore:
+    """With a score that JSON can hold; rerankers of others give numbers of numpy."""
+    if one.score is None or type(one.score) is float:
+        return one
+    return one.model_copy(update={"score": float(one.score)})
+
+
+class Served(TypedDict, total=False):
+    """What a chain serves: at most `top` nodes (5) within `tokens` (400); with marks, unless `cite=False`."""
+
+    top: int | None
+    tokens: int
+    cite: bool
 
 
 def ctxarith_postprocessors(
@@ -194,21 +211,26 @@ def ctxarith_postprocessors(
     policy: Policy | None = None,
     fields: Mapping[str, Any] | None = None,
     scorer: Any = None,
-    top: int | None = 5,
-    tokens: int = 400,
+    **served: Unpack[Served],
 ) -> list[BaseNodePostprocessor]:
-    """The chain for `node_postprocessors=`: gate, words, supersession, cross-encoder, formula, budget.
+    """The chain for `node_postprocessors=`: gate, words, supersession, cross-encoder, formula, marks, budget.
 
-    Put no postprocessor behind it that sorts by score or adds nodes.
+    Put no postprocessor behind it that sorts by score or adds nodes. `NodePacket.of(response.source_nodes)`
+    then checks what the answer cites.
 
     Args:
         principal: who asks; `acting_as` overrules it.
         policy: the rules beside the caller's own rights.
         fields: which metadata keys hold which fields of ours; see `NodeReader`.
         scorer: reads question and passage together, such as `CrossEncoderReranker()`; none by default.
-        top: at most this many nodes.
-        tokens: a budget over what the model reads of them.
+        **served: see `Served`; the marks count too.
+
+    Raises:
+        ArgumentError: an option that is not known.
     """
+    if unknown := sorted(set(served) - set(Served.__annotations__)):
+        raise ArgumentError("served", unknown, f"known are {', '.join(Served.__annotations__)}")
+    marks = [EvidencePacket(fields=fields)] if served.get("cite", True) else []
     reranking = [] if scorer is None else [CrossEncoderRerank(scorer=scorer, fields=fields)]
     return [
         PolicyGate(principal=principal, policy=policy, fields=fields),
@@ -216,5 +238,7 @@ def ctxarith_postprocessors(
         Supersession(fields=fields),
         *reranking,
         CompositeRank(fields=fields),
-        TokenBudget(tokens=tokens, top=top),
+        # Before the budget, which counts what they add.
+        *marks,
+        TokenBudget(tokens=served.get("tokens", 400), top=served.get("top", 5)),
     ]

@@ -17,10 +17,12 @@ from llama_index_instrumentation import get_dispatcher
 
 from ctxarith.corpus import Corpus
 from ctxarith.errors import ArgumentError
+from ctxarith.evidence import Hit
 from ctxarith.options import Options
 from ctxarith.policy import Principal
 from ctxarith.question import Question
 from ctxarith.run import Result
+from ctxarith.session import Session
 from ctxarith.stores.foreign import Fields
 from llamaindex_ctxarith.asked import Asked, checked
 from llamaindex_ctxarith.budget import host_tokens, within
@@ -193,19 +195,31 @@ class CtxArithRetriever(BaseRetriever):
         if bundle.custom_embedding_strs not in (None, [bundle.query_str]):
             rule = "a corpus embeds the question itself: pass what is to be searched as query_str"
             raise ArgumentError("custom_embedding_strs", bundle.custom_embedding_strs, rule)
-        text, caller = question_of(bundle), self._caller.now()
-        if caller.thread_id is None:
-            return self.corpus.retrieve(text, principal=caller.principal, **self._asked)
-        session = self.corpus.session(caller.thread_id, principal=caller.principal, **self._session)
+        text, session = question_of(bundle), self.session()
+        if session is None:
+            return self.corpus.retrieve(text, principal=self.caller.principal, **self._asked)
         return session.retrieve(text, **self._asked)
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        hits = self.result(query_bundle).hits
+    @property
+    def caller(self) -> Caller:
+        """Who asks now, and in which thread."""
+        return self._caller.now()
+
+    def session(self, thread_id: str | None = None) -> Session | None:
+        """The caller's thread of that name, or the one that asks now; `None` if there is none."""
+        name = thread_id or self.caller.thread_id
+        if name is None:
+            return None
+        return self.corpus.session(name, principal=self.caller.principal, **self._session)
+
+    def nodes(self, hits: Sequence[Hit]) -> list[NodeWithScore]:
+        """The nodes of hits, as `retrieve` returns them."""
         records = [hit.record for hit in hits]
         nodes = list(map(node_of, records)) if self._rows is None else self._rows.nodes(records)
-        scored: list[NodeWithScore] = [
-            context_node(node, hit, hit.score) for node, hit in zip(nodes, hits, strict=True)
-        ]
+        return [context_node(node, hit, hit.score) for node, hit in zip(nodes, hits, strict=True)]
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        scored = self.nodes(self.result(query_bundle).hits)
         if self._tokens is None:
             return scored
         kept, _ = within(scored, self._tokens, host_tokens, reader=self._reader)

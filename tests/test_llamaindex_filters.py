@@ -99,4 +99,5 @@ def test_what_cannot_be_held_is_refused_by_name_at_construction(filters: Any, na
 
 
 def test_a_boolean_which_llamaindex_cannot_write_is_a_predicate_of_ours() -> None:
+    """#16310."""
     assert found(field("wet") == True) == ["s3"]  # noqa: E712

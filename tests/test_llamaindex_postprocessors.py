@@ -38,6 +38,7 @@ from llamaindex_ctxarith import (
     CompositeRank,
     CrossEncoderRerank,
     CtxArithRetriever,
+    EvidencePacket,
     PolicyGate,
     SlotExtractor,
     Supersession,
@@ -78,6 +79,7 @@ EACH: list[BaseNodePostprocessor] = [
     Supersession(fields=FACTS, clock=clock),
     CrossEncoderRerank(scorer=words_shared, scale="unit"),
     CompositeRank(rank="composite", clock=clock),
+    EvidencePacket(),
     TokenBudget(tokens=60),
 ]
 GIVEN = [
@@ -178,6 +180,7 @@ def test_words_lift_a_node_and_sharing_none_earns_no_rank() -> None:
 
 
 def test_two_documents_of_the_same_text_stay_two() -> None:
+    """#11538, PR 15172, PR 14383."""
     nodes = [scored("d1", "same", 0.9), scored("d2", "same", 0.9), scored("d1", "same", 0.1)]
     assert ids(Bm25Fusion().postprocess_nodes(nodes, query_str="same")) == ["d1", "d2"]
 

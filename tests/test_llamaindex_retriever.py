@@ -194,6 +194,7 @@ def test_tasks_on_one_loop_never_mix(two_tenants: CtxArithRetriever) -> None:
 
 
 def test_the_loop_goes_on_while_a_question_is_embedded() -> None:
+    """#21159, #18090, #21934."""
     answered = Event()
 
     class Waiting(WordEmbedder):

@@ -63,6 +63,14 @@ def test_advice_of_an_assistant_is_neither_decision_nor_commitment(text: str) ->
     assert (point.kind, point.slots) == ("fact", ())
 
 
+def test_a_citation_behind_a_sentence_is_no_fact() -> None:
+    said = "The fee is 12 EUR. [contract@v3] [E9f5b1f@153b]. [x] Call 4 parents."
+    assert [point.text for point in points_of(Message("assistant", said, 1))] == [
+        "The fee is 12 EUR.",
+        "[x] Call 4 parents.",
+    ]
+
+
 def test_what_the_user_said_is_kept_longer() -> None:
     said = [Message("assistant", "Eggs keep 5 weeks.", 2), Message("user", "Meera has eggs.", 1)]
     assert max(merged(Summary(), said).points, key=lambda point: point.weight).said_by == "user"

@@ -31,6 +31,8 @@ from ctxarith.model import Record, Slot
 # Not after "Rs." or "No.", which a number follows, nor before a small letter.
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?![a-z0-9])|(?<=[。！？।])\s*")
 _LINE_END = re.compile(r"\n+")
+# Citations behind a full stop, such as "[contract@v3]": they say nothing by themselves.
+_MARKS = re.compile(r"(?:\[[^\[\]\n]+\][\s.,;]*)+")
 _BULLET = re.compile(r"^\s*(?:(?:[-*+•>#]+|\d{1,3}[.)])\s+)+")
 
 _UNDECIDED = re.compile(
@@ -113,7 +115,7 @@ def sentences(text: str) -> Iterator[str]:
     for line in _LINE_END.split(text):
         for raw in _SENTENCE_END.split(_BULLET.sub("", line)):
             sentence = raw.replace("**", "").strip()
-            if any(c.isalpha() for c in sentence):
+            if any(c.isalpha() for c in sentence) and not _MARKS.fullmatch(sentence):
                 yield sentence
 
 
