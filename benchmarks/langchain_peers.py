@@ -1,6 +1,6 @@
 """The same questions through LangChain's own hybrid retrieval and through `CtxArithRetriever`, in one table.
 
-    python benchmarks/langchain_peers.py [BEIR_FOLDER ...] [--questions N] [-k 5] [--model FOLDER] [--json FILE]
+    python benchmarks/langchain_peers.py [BEIR_FOLDER ...] [--questions N] [-k 5] [--model FOLDER] [--json F]
 
 Every system holds the same texts and vectors (`peer_world.py` says which) and knows who asks. The peers are
 set up with care: cosine space, the customer as Chroma's filter, a BM25 that lower-cases, stems and leaves
@@ -95,15 +95,15 @@ class Peers:
         end = self._k if cut else None
         return lambda question: chosen[question.tenant].invoke(question.text)[:end]
 
-    def apart(self, *, without_superseded: bool = False) -> Ask:
-        """One BM25 for each customer; each leg gives `DEPTH`, the first k of the fused are taken."""
+    def apart(self, depth: int, *, without_superseded: bool = False) -> Ask:
+        """One BM25 for each customer; each leg gives `depth`, the first k of the fused are taken."""
         chosen = {}
         for tenant in self._data.tenants:
             known = [text for text in self._data.texts if text.tenant == tenant]
             if without_superseded:
                 known = [text for text in known if text.id not in self._data.superseded]
-            dense = self._chroma(DEPTH, tenant, without_superseded=without_superseded)
-            chosen[tenant] = self._ensemble(dense, self._bm25(known, DEPTH))
+            dense = self._chroma(depth, tenant, without_superseded=without_superseded)
+            chosen[tenant] = self._ensemble(dense, self._bm25(known, depth))
         return lambda question: chosen[question.tenant].invoke(question.text)[: self._k]
 
     def _chroma(self, depth: int, tenant: str, *, without_superseded: bool = False) -> Any:
@@ -150,7 +150,7 @@ def newest_first(ask: Ask) -> Ask:
     return sorted_by_date
 
 
-def systems(data: World, peers: Peers | None, ours: CtxArithRetriever) -> list[System]:
+def systems(data: World, peers: Peers | None, ours: CtxArithRetriever, k: int) -> list[System]:
     """Everything that can be asked with what is installed."""
     asked: dict[str, Ask] = {}
     if peers is not None:
@@ -158,10 +158,12 @@ def systems(data: World, peers: Peers | None, ours: CtxArithRetriever) -> list[S
         if find_spec("langchain_community") and find_spec("langchain_classic"):
             asked["Ensemble, one BM25 for all, all it gives"] = peers.shared(cut=False)
             asked["Ensemble, one BM25 for all, first k"] = peers.shared(cut=True)
-            best = peers.apart()
-            asked["Ensemble, a BM25 for each customer"] = best
-            asked["the same, newest first"] = newest_first(best)
-            asked["the same, superseded filtered by hand"] = peers.apart(without_superseded=True)
+            asked["Ensemble, a BM25 for each customer, first k"] = peers.apart(k)
+            asked["... sorted newest first"] = newest_first(peers.apart(k))
+            asked["... superseded filtered by hand"] = peers.apart(k, without_superseded=True)
+            asked[f"... {DEPTH} from each leg"] = peers.apart(DEPTH)
+            both = peers.apart(DEPTH, without_superseded=True)
+            asked[f"... {DEPTH} from each leg, superseded filtered by hand"] = both
 
     def as_asker(**options: Any) -> Ask:
         callers = {tenant: {"configurable": {"principal": Principal(tenant)}} for tenant in data.tenants}
@@ -192,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         )
         with ours.corpus:
             print(f"{data}\n{vectors.name} for all, k = {asked.k}\n")
-            found = answers(systems(data, peers, ours), questions, read)
+            found = answers(systems(data, peers, ours, asked.k), questions, read)
     lines = rows(data, questions, found)
     print(table(lines, questions, OURS))
     print(f"\n{legend(questions)}")

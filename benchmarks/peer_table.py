@@ -157,10 +157,11 @@ def legend(questions: Sequence[Question]) -> str:
     versioned = sorted({q.set for q in questions if q.current})
     others = sorted({q.set for q in questions if not q.current})
     return (
-        f"recall: share of the relevant documents that came back ({', '.join(others) or 'no set'}). "
-        f"MRR of the current document and\nquestions with a stale one among the answers "
-        f"({', '.join(versioned) or 'no set'}). Leaked: documents of another customer than the asker, and the\n"
-        f"questions that got any. Tokens: {ENCODING}, of what the model would read, mean. One run, systems in turn."
+        f"recall: share of the relevant documents that came back ({', '.join(others) or 'no set'}). MRR of\n"
+        "the current document, and questions with a stale one among the answers "
+        f"({', '.join(versioned) or 'no set'}).\n"
+        "Leaked: documents of another customer than the asker's, and the questions that got any. Tokens:\n"
+        f"{ENCODING}, of what the model would read, mean. One run, the systems in turn."
     )
 
 

@@ -175,8 +175,8 @@ def asked_of(made: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
         made.error("-k and --questions are 1 or more")
     if missing := [folder for folder in asked.folders if not folder.is_dir()]:
         made.error(
-            f"no folder {missing[0]}: name BEIR folders (corpus.jsonl, queries.jsonl, qrels). The default sets "
-            "are made from https://github.com/IBM/mt-rag-benchmark and https://github.com/python/peps"
+            f"no folder {missing[0]}: name BEIR folders (corpus.jsonl, queries.jsonl, qrels). The default "
+            "sets are made from https://github.com/IBM/mt-rag-benchmark and https://github.com/python/peps"
         )
     return asked
 
