@@ -155,7 +155,7 @@ def systems(data: World, peers: Peers | None, ours: CtxArithRetriever, k: int) -
     asked: dict[str, Ask] = {}
     if peers is not None:
         asked["Chroma, filtered"] = peers.dense()
-        if find_spec("langchain_community") and find_spec("langchain_classic"):
+        if hybrid():
             asked["Ensemble, one BM25 for all, all it gives"] = peers.shared(cut=False)
             asked["Ensemble, one BM25 for all, first k"] = peers.shared(cut=True)
             asked["Ensemble, a BM25 for each customer, first k"] = peers.apart(k)
@@ -165,13 +165,20 @@ def systems(data: World, peers: Peers | None, ours: CtxArithRetriever, k: int) -
             both = peers.apart(DEPTH, without_superseded=True)
             asked[f"... {DEPTH} from each leg, superseded filtered by hand"] = both
 
-    def as_asker(**options: Any) -> Ask:
+    def as_asker(retriever: CtxArithRetriever, **options: Any) -> Ask:
         callers = {tenant: {"configurable": {"principal": Principal(tenant)}} for tenant in data.tenants}
-        return lambda question: ours.invoke(question.text, callers[question.tenant], **options)
+        return lambda question: retriever.invoke(question.text, callers[question.tenant], **options)
 
-    asked[OURS] = as_asker()
-    asked[f"CtxArithRetriever, token_budget={BUDGET:_}"] = as_asker(token_budget=BUDGET)
+    formula = CtxArithRetriever(corpus=ours.corpus, k=k, search_kwargs={"rank": "composite"})
+    asked[OURS] = as_asker(ours)
+    asked["CtxArithRetriever, rank='composite'"] = as_asker(formula)
+    asked[f"CtxArithRetriever, token_budget={BUDGET:_}"] = as_asker(ours, token_budget=BUDGET)
     return [System(name, ask) for name, ask in asked.items()]
+
+
+def hybrid() -> bool:
+    """Whether what EnsembleRetriever and BM25Retriever need is installed."""
+    return all(map(find_spec, ("langchain_community", "langchain_classic", "rank_bm25")))
 
 
 def read(document: Document) -> tuple[str, str]:
@@ -200,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     print(f"\n{legend(questions)}")
     if peers is None:
         lacking("langchain-chroma langchain-classic langchain-community rank-bm25", "every peer")
-    elif len(lines) == 3:
+    elif not hybrid():
         lacking("langchain-classic langchain-community rank-bm25", "the rows with EnsembleRetriever")
     if asked.json:
         write_json(asked.json, {"LangChain": lines})

@@ -21,7 +21,7 @@ from pathlib import Path
 from llama_index.core.postprocessor import EmbeddingRecencyPostprocessor, FixedRecencyPostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore
 from llamaindex_systems import Ask, Peers, Vectors, as_asker, as_our_node, through
-from peer_table import Row, System, answers, legend, rows, table, write_json
+from peer_table import WARM_UP, Row, System, answers, legend, rows, table, write_json
 from peer_world import UnitVectors, World, asked_of, lacking, parser, world
 from ranking import SHARED
 
@@ -70,8 +70,6 @@ def reading(peers: Peers | None, vectors: Vectors, model: Path, k: int) -> dict[
         "... SentenceTransformerRerank": through(fused, rerank),
     }
     if installed("pandas"):
-        dated = FixedRecencyPostprocessor(top_k=k, date_key="created")
-        asked["... SentenceTransformerRerank, FixedRecency"] = through(fused, rerank, dated)
         asked["... EmbeddingRecency, SentenceTransformerRerank"] = through(fused, recency(vectors), rerank)
     return asked
 
@@ -101,10 +99,20 @@ def read(scored: NodeWithScore) -> tuple[str, str]:
 def measured(asked: dict[str, Ask], data: World, size: int | None, ours: str) -> list[Row]:
     """Ask, and print a table."""
     questions = data.sample(size)
-    found = answers([System(name, ask) for name, ask in asked.items()], questions, read)
+    warm_up = 3 if ours == OURS_READ else WARM_UP
+    found = answers([System(name, ask) for name, ask in asked.items()], questions, read, warm_up)
     lines = rows(data, questions, found)
     print(f"\n{table(lines, questions, ours)}\n\n{legend(questions)}")
     return lines
+
+
+def ours_of(corpus: Corpus, k: int) -> dict[str, Ask]:
+    """Our rows of the first table."""
+    return {
+        OURS: as_asker(corpus, similarity_top_k=k),
+        "CtxArithRetriever, rank='composite'": as_asker(corpus, similarity_top_k=k, rank="composite"),
+        f"CtxArithRetriever, tokens={BUDGET:_}": as_asker(corpus, similarity_top_k=k, tokens=BUDGET),
+    }
 
 
 def scorer(folder: Path) -> Path | None:
@@ -130,10 +138,11 @@ def scorer(folder: Path) -> Path | None:
 def main(arguments: Sequence[str] | None = None) -> dict[str, list[Row]]:
     """Print both tables."""
     made = parser(__doc__)
-    made.add_argument("--reranked", type=int, default=60, metavar="N", help="ask N with cross-encoder [60]")
+    made.add_argument("--reranked", type=int, default=30, metavar="N", help="ask N with cross-encoder [30]")
     made.add_argument("--cross-encoder", type=Path, metavar="FOLDER", help="where it is, or is to be made")
     asked = asked_of(made, arguments)
-    logging.disable(logging.INFO)  # bm25s asks for DEBUG for itself
+    logging.disable(logging.INFO)  # bm25s sets itself to DEBUG
+    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     data, vectors = world(asked.folders), Vectors(UnitVectors(asked.model))
     told: dict[str, list[Row]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
@@ -143,11 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[Row]]:
         with Corpus.open(place / "ours", embedder=vectors) as corpus:
             CtxArithRetriever.from_nodes([as_our_node(text) for text in data.texts], corpus=corpus)
             print(f"{data}\n{vectors.model_name} for all, k = {k}")
-            ours = {OURS: as_asker(corpus, similarity_top_k=k)}
-            less = {
-                f"CtxArithRetriever, tokens={BUDGET:_}": as_asker(corpus, similarity_top_k=k, tokens=BUDGET)
-            }
-            first = first_stage(peers, vectors, k) | ours | less
+            first = first_stage(peers, vectors, k) | ours_of(corpus, k)
             told["LlamaIndex"] = measured(first, data, asked.questions, OURS)
             missing_first(peers)
         model = scorer(asked.cross_encoder or place / "cross-encoder") if asked.reranked else None

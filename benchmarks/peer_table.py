@@ -30,7 +30,7 @@ Reader = Callable[[Any], tuple[str, str]]
 
 @dataclass(frozen=True)
 class System:
-    """One way to find documents. `note` says what a reader has to know of it."""
+    """One way to find documents."""
 
     name: str
     ask: Callable[[Question], Sequence[Any]]
@@ -62,12 +62,12 @@ class Row:
 
 
 def answers(
-    systems: Sequence[System], questions: Sequence[Question], read: Reader
+    systems: Sequence[System], questions: Sequence[Question], read: Reader, warm_up: int = WARM_UP
 ) -> dict[str, list[Answer]]:
     """Each system's answers, in the order of the questions."""
     count = token_counter(ENCODING)
     given: dict[str, list[Answer]] = {system.name: [] for system in systems}
-    for question in questions[:WARM_UP]:
+    for question in questions[:warm_up]:
         for system in systems:
             system.ask(question)
     gc.collect()

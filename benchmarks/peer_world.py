@@ -143,15 +143,18 @@ class UnitVectors:
 
     def __init__(self, model: Path | None = None) -> None:
         self._model = WordLlamaEmbedder() if model is None else SentenceTransformerEmbedder(model)
+        self._known: dict[str, list[float]] = {}
         self.name = self._model.name
 
     def of_texts(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector for each text."""
-        vectors: list[list[float]] = unit(self._model.embed_documents(list(texts))).tolist()
-        return vectors
+        """One vector for each text; the stores hold the same texts, and each is embedded once."""
+        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
+            made = unit(self._model.embed_documents(new)).tolist()
+            self._known.update(zip(new, made, strict=True))
+        return [self._known[text] for text in texts]
 
     def of_query(self, text: str) -> list[float]:
-        """The vector of a question."""
+        """The vector of a question, made anew each time."""
         vector: list[float] = unit(self._model.embed_query(text)[None, :])[0].tolist()
         return vector
 
