@@ -141,7 +141,6 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[Row]]:
     made.add_argument("--reranked", type=int, default=30, metavar="N", help="ask N with cross-encoder [30]")
     made.add_argument("--cross-encoder", type=Path, metavar="FOLDER", help="where it is, or is to be made")
     asked = asked_of(made, arguments)
-    logging.disable(logging.INFO)  # bm25s sets itself to DEBUG
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     data, vectors = world(asked.folders), Vectors(UnitVectors(asked.model))
     told: dict[str, list[Row]] = {}

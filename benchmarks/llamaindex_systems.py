@@ -7,6 +7,7 @@ ago, since LlamaIndex's recency postprocessors refuse nodes without.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,7 @@ class Peers:
         """BM25 and Chroma fused. `apart`: an index for each customer instead of `filters=`."""
         from llama_index.retrievers.bm25 import BM25Retriever
 
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG
         made: dict[str, BaseRetriever] = {}
         for tenant in self._data.tenants:
             filters = wanted(tenant, current=current)
