@@ -1,14 +1,16 @@
 """Ask every system every question, in turn, and print what came back as one table.
 
-The systems take turns question by question, and another one begins each time, so that a busy machine slows
-all of them alike. A system's time is from the question to its documents, the embedding of the question
-included. What is not timed: reading ids and texts from the answers, counting, and a warm-up.
+The systems take turns question by question, in a new seeded order each time, so that a busy machine, and
+what the one before leaves in the caches, slows all of them alike. A system's time is from the question to
+its documents, the embedding of the question included. What is not timed: reading ids and texts from the
+answers, counting, and a warm-up.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peer_world import Question, World
+from peer_world import SEED, Question, World
 
 from ctxarith.models.tokens import token_counter
 
@@ -71,11 +73,11 @@ def answers(
         for system in systems:
             system.ask(question)
     gc.collect()
+    draw = random.Random(SEED)
     for turn, question in enumerate(questions):
         if sys.stderr.isatty():
             print(f"\r\x1b[K{turn + 1} of {len(questions)}", end="", file=sys.stderr, flush=True)
-        for place in range(len(systems)):
-            system = systems[(turn + place) % len(systems)]
+        for system in draw.sample(systems, len(systems)):
             begun = time.perf_counter()
             found = system.ask(question)
             ms = (time.perf_counter() - begun) * 1e3
