@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import langchain_peers
+import llamaindex_peers
 import memory
 import ranking
 import supersession
@@ -12,6 +14,8 @@ def main() -> None:
     supersession.main()
     ranking.main()
     memory.main()
+    langchain_peers.main([])
+    llamaindex_peers.main(["--reranked", "0"])  # the other table trains a model first
 
 
 if __name__ == "__main__":
