@@ -35,14 +35,19 @@ def within(
     The joined text is counted whole, so that it never exceeds the budget. If nothing fits, the first
     node is cut at the end of a sentence, and marked.
     """
+    if counted(count, text_of(nodes)) <= tokens:
+        return list(nodes), []
     kept: list[NodeWithScore] = []
     dropped: list[Drop] = []
+    spent = 0
     for rank, one in enumerate(nodes, start=1):
-        if counted(count, text_of([*kept, one])) <= tokens:
+        whole = counted(count, text_of([*kept, one]))
+        if whole <= tokens:
             kept.append(one)
+            spent = whole
             continue
-        left = tokens - counted(count, text_of(kept))
-        reason = f"over_budget: {counted(count, text_of([one]))} tokens, and {left} of {tokens} are left"
+        needed = counted(count, text_of([one]))
+        reason = f"over_budget: {needed} tokens, and {tokens - spent} of {tokens} are left"
         dropped.append(Drop(hit_of(one, rank, reader.record(one.node)).record, "budget", reason))
     if kept or not nodes:
         return kept, dropped

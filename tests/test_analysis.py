@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxarith.index.analysis import Analyzer
+from ctxarith.index.analysis import Analyzer, english_stemmer
 from tests import strategies
 
 ENGLISH = Analyzer()
@@ -167,3 +170,15 @@ def test_a_sign_of_another_script_after_a_text_changes_no_term(text: str) -> Non
 @given(st.text(max_size=30), st.sampled_from(["\u2013", "\u2212", "-"]))
 def test_any_text_is_read_without_an_error_and_blanks_around_it_change_nothing(text: str, dash: str) -> None:
     assert ENGLISH.terms(f"  {text} {dash} ") == ENGLISH.terms(text)
+
+
+def test_an_older_stemmer_in_c_is_passed_over_and_the_stems_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["international", "evenings", "added", "emergency", "leaking", "fees"]
+    today = [english_stemmer().stemWord(word) for word in words]
+    assert today[:4] == ["internat", "evening", "add", "emergenc"]
+    old = SimpleNamespace(version=lambda: "2.0.1", Stemmer=None)
+    monkeypatch.setitem(sys.modules, "Stemmer", old)
+    monkeypatch.setattr("ctxarith.index.analysis.find_spec", lambda name: name)
+    assert [english_stemmer().stemWord(word) for word in words] == today

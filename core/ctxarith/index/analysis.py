@@ -14,7 +14,9 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from ctxarith.index.stopwords import STOP_WORDS
 from ctxarith.lazy import lazy
@@ -31,6 +33,8 @@ _ASCII_COMPOUND = re.compile(r"[A-Za-z0-9]+(?:[-_./][A-Za-z0-9]+)*(?:'[A-Za-z0-9
 _COMPOUND = rf"[{_CJK}]+|{_WORD}(?:[-_./]{_WORD})*(?:['’]{_WORD})?"
 # A number, or its ordinal.
 _COUNTED = re.compile(r"\d+(?:st|nd|rd|th)?")
+# The major version of the algorithm: an index and its questions must be stemmed alike.
+_SNOWBALL = 3
 # A Snowball stemmer works in its own buffers, so that two threads in it at once would mix their words.
 _STEMMING = threading.Lock()
 
@@ -132,15 +136,27 @@ class Analyzer:
 
     @lazy
     def _stemmed(self) -> Callable[[str], str]:
-        import snowballstemmer
-
-        stemmer = snowballstemmer.stemmer("english")
+        stemmer = english_stemmer()
 
         def stem(word: str) -> str:
             with _STEMMING:
                 return str(stemmer.stemWord(word))
 
         return stem
+
+
+def english_stemmer() -> Any:
+    """Snowball's English stemmer as of its version 3: in C if that is here, else in Python, the same stems.
+
+    Other packages hold PyStemmer below version 3, which stems "international" like "interns".
+    """
+    import snowballstemmer.english_stemmer
+
+    if find_spec("Stemmer") is not None:
+        compiled = import_module("Stemmer")
+        if int(compiled.version().partition(".")[0]) >= _SNOWBALL:
+            return compiled.Stemmer("english")
+    return snowballstemmer.english_stemmer.EnglishStemmer()
 
 
 def normalised(text: str) -> str:
