@@ -402,3 +402,13 @@ def test_tokens_per_turn_level_off_while_the_whole_grows(make_memory: MakeMemory
     assert [one.turn for one in curve] == list(range(1, 61))
     assert max(one.window for one in curve) <= 300
     assert curve[-1].whole == count(memory.window().text)
+
+
+def test_a_larger_share_for_the_summary_holds_in_every_window(make_memory: MakeMemory) -> None:
+    memory = make_memory(max_tokens=300, keep_recent=1, summary_tokens=250)
+    for n in range(40):
+        memory.append("user", f"We decided that the budget for room {n} is {n * 100} EUR.")
+    memory.flush()
+    whole = memory.window()
+    assert memory.window(300) == whole
+    assert TiktokenCounter()(memory.window(200).summary) > 100

@@ -103,7 +103,9 @@ class RollingMemory:
         limits = self._settings.limits
         if max_tokens is not None:
             bound = min(limits.max_tokens, whole_number("max_tokens", max_tokens))
-            limits = Limits(bound, min(limits.summary_tokens, summary_share(bound)), limits.keep_recent)
+            # A share that was asked for shrinks with the window; the default one has its own rule.
+            share = max(summary_share(bound), limits.summary_tokens * bound // limits.max_tokens)
+            limits = Limits(bound, min(limits.summary_tokens, share), limits.keep_recent)
         with self._open():
             self._view.sync()
             self._behind.look()
