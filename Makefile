@@ -50,7 +50,7 @@ $(VENV)/.installed-dev: $(VENV)/.created $(PACKAGING)
 	@$(PIP) -e '.[dev,eval,notebooks,langchain,llamaindex]'
 	@touch $(VENV)/.installed $@
 
-# A peer of the speed benchmark; the library has no use for it.
+# The peers of the benchmarks; the library has no use for them.
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
-	@$(PIP) 'bm25s>=0.2,<0.4'
+	@$(PIP) 'bm25s>=0.2,<0.4' 'langchain-community>=0.4' 'llama-index-retrievers-bm25>=0.7' 'pandas>=2'
 	@touch $@
