@@ -97,8 +97,10 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         self._retries = retries
         self._holds = hold_answers
         self._name = name or type(self).__name__
-        if unknown := sorted(set(memory) - set(MemoryOptions.__annotations__)):
-            raise ArgumentError("memory", unknown, f"known are {', '.join(MemoryOptions.__annotations__)}")
+        # A thread's memory is made of its messages, which the agent's checkpointer keeps.
+        known = sorted(set(MemoryOptions.__annotations__) - {"store", "tenant", "user"})
+        if unknown := sorted(set(memory) - set(known)):
+            raise ArgumentError("memory", unknown, f"known are {', '.join(known)}")
         self._clock = memory.get("clock") or utc_now
         self._histories = None
         if max_history_tokens is not None:

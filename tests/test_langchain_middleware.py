@@ -555,12 +555,13 @@ def test_two_of_them_in_one_agent_need_two_names(corpus: Corpus) -> None:
         ("keep_recent", "all"),
         ("retries", -1),
         ("clok", None),
+        ("store", None),
     ],
 )
 def test_a_wrong_argument_is_named_at_once(corpus: Corpus, name: str, value: Any) -> None:
     with pytest.raises(ArgumentError, match=name):
         CtxArithMiddleware(CtxArithRetriever(corpus=corpus), **{name: value})
-    if name == "clok":
+    if value is None:
         with pytest.raises(ArgumentError, match=name):
             CtxArithMiddleware(CtxArithRetriever(corpus=corpus), max_history_tokens=None, **{name: value})
     with pytest.raises(ArgumentError, match="retriever"):
