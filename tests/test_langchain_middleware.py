@@ -559,10 +559,11 @@ def test_two_of_them_in_one_agent_need_two_names(corpus: Corpus) -> None:
     ],
 )
 def test_a_wrong_argument_is_named_at_once(corpus: Corpus, name: str, value: Any) -> None:
+    given: dict[str, Any] = {name: value}
     with pytest.raises(ArgumentError, match=name):
-        CtxArithMiddleware(CtxArithRetriever(corpus=corpus), **{name: value})
+        CtxArithMiddleware(CtxArithRetriever(corpus=corpus), **given)
     if value is None:
         with pytest.raises(ArgumentError, match=name):
-            CtxArithMiddleware(CtxArithRetriever(corpus=corpus), max_history_tokens=None, **{name: value})
+            CtxArithMiddleware(CtxArithRetriever(corpus=corpus), max_history_tokens=None, **given)
     with pytest.raises(ArgumentError, match="retriever"):
         CtxArithMiddleware(corpus)  # type: ignore[arg-type]
