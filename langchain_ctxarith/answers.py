@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,12 +11,28 @@ from langchain.agents.middleware.types import ModelResponse
 from langchain_core.messages import AIMessage
 
 from ctxarith.corpus import Corpus
+from ctxarith.errors import Withheld
 from ctxarith.instant import iso
 from ctxarith.packet.citations import Citations, cited
 from ctxarith.packet.handle import Packet
 from ctxarith.packet.manifest import Member
+from ctxarith.packet.verdict import REFRESH
 from ctxarith.policy import Principal
-from langchain_ctxarith.evidence import AT, CURRENT, EVIDENCE, GONE, KEY, Held, Standing, told
+from langchain_ctxarith.evidence import (
+    AT,
+    CITATIONS,
+    CURRENT,
+    EVIDENCE,
+    KEY,
+    UNCITED,
+    UNKNOWN,
+    WRONG_VERSION,
+    Held,
+    Standing,
+    behind,
+    citations,
+    told,
+)
 
 WITHHELD = "The evidence for this answer changed while it was written, so it is withheld. Please ask again."
 
@@ -28,7 +44,7 @@ class Served:
     Args:
         packet: the evidence that was placed before the question.
         stage: which stage of the thread's session found it, "cited" or "corpus".
-        numbered: its records, in the order of their marks.
+        numbered: its records, in the order of their marks; without one, those of the turn's only result.
         found: the records of the tools' results in this turn.
         earlier: what the messages before this turn rest on.
     """
@@ -39,13 +55,14 @@ class Served:
     found: tuple[Held, ...] = ()
     earlier: tuple[Held, ...] = ()
 
-    @property
-    def held(self) -> tuple[Held, ...]:
-        """All that the answer rests on, the numbered ones first, in the order of their marks.
+    def held(self, found: Citations) -> tuple[Held, ...]:
+        """All that an answer rests on, the numbered ones first, in the order of their marks.
 
-        An answer that was served nothing in its turn rests on what was said before.
+        Also what it cites of what was said before; and all of that, if it was served nothing in its turn.
         """
-        return tuple(dict.fromkeys((*self.numbered, *self.found))) or self.earlier
+        own = (*self.numbered, *self.found)
+        cited = [one for one in self.earlier if one.member in found.supported.values()]
+        return tuple(dict.fromkeys((*own, *(cited if own else self.earlier))))
 
     @property
     def members(self) -> dict[str, Member]:
@@ -61,11 +78,6 @@ def answer_of(response: ModelResponse[Any]) -> AIMessage | None:
     return next((one for one in reversed(response.result) if isinstance(one, AIMessage)), None)
 
 
-def is_final(answer: AIMessage, response: ModelResponse[Any]) -> bool:
-    """Whether it leaves the agent: it calls no tool, or is the structured answer."""
-    return not answer.tool_calls or response.structured_response is not None
-
-
 def objections(served: Served, corpus: Corpus, principal: Principal | None) -> tuple[str, ...]:
     """Why an answer may not leave now; nothing if it may.
 
@@ -76,39 +88,65 @@ def objections(served: Served, corpus: Corpus, principal: Principal | None) -> t
     standing = Standing(corpus, principal, (*served.found, *served.earlier))
     if standing.of(served.found) != CURRENT:
         why = (*why, "what a tool found in this turn has changed")
-    if standing.of(served.earlier) == GONE:
-        why = (*why, "what an earlier answer rests on is no longer available")
+    if standing.of(served.earlier) != CURRENT:
+        why = (*why, "what an earlier answer rests on has changed")
     return why
 
 
 def noted(
     response: ModelResponse[Any], answer: AIMessage, served: Served, at: datetime
 ) -> tuple[ModelResponse[Any], Citations]:
-    """The response with what its answer rests on and cites in `response_metadata`, and the citations."""
+    """The response with what its answer rests on and cites in `response_metadata`, and the citations.
+
+    What another middleware of the same corpus has noted stays noted.
+    """
     found = cited(answer.text, served.members)
+    marks = {mark: f"{one.source_id}@{one.version}" for mark, one in found.supported.items()}
     note: dict[str, Any] = {
         AT: iso(at),
-        EVIDENCE: told(served.held),
-        "citations": {mark: f"{one.source_id}@{one.version}" for mark, one in found.supported.items()},
-        "unknown": list(found.unknown),
-        "wrong_version": list(found.wrong_version),
-        "uncited": len(found.uncited),
+        EVIDENCE: told(dict.fromkeys((*behind(answer), *served.held(found)))),
+        CITATIONS: {**marks, **citations(answer)},
+        UNKNOWN: list(found.unknown),
+        WRONG_VERSION: list(found.wrong_version),
+        UNCITED: len(found.uncited),
     }
     if served.packet is not None:
         note |= {"packet_id": served.packet.manifest.packet_id, "stage": served.stage}
+    before = answer.response_metadata.get(KEY)
+    if isinstance(before, Mapping):
+        known = note[CITATIONS]
+        for name in (UNKNOWN, WRONG_VERSION):
+            note[name] = [mark for mark in note[name] if mark in before.get(name, ()) and mark not in known]
+        note = {**before, **note}
     made = answer.model_copy(update={"response_metadata": {**answer.response_metadata, KEY: note}})
-    return _with(response, answer, made, response.structured_response), found
+    return _with(response, answer, made), found
 
 
-def withheld(answer: AIMessage, text: str, why: Sequence[str]) -> ModelResponse[Any]:
-    """The response with another text in the place of an answer that may not leave."""
-    made = AIMessage(text, id=answer.id, name=answer.name, response_metadata={KEY: {"withheld": list(why)}})
-    return ModelResponse(result=[made])
-
-
-def _with(
-    response: ModelResponse[Any], old: AIMessage, new: AIMessage, structured: Any
+def withheld(
+    response: ModelResponse[Any], answer: AIMessage, served: Served, why: Sequence[str]
 ) -> ModelResponse[Any]:
+    """The response without what may not leave: calls of tools go on, and a text is in its place otherwise.
+
+    Raises:
+        Withheld: a structured answer, in whose place nothing can stand.
+    """
+    if response.structured_response is not None:
+        raise Withheld(REFRESH, why, "ask again")
+    # The arguments of its calls may quote what the answer rests on.
+    rests = served.held(cited(answer.text, served.members))
+    note = {"withheld": list(why), EVIDENCE: told(rests) if answer.tool_calls else []}
+    made = AIMessage(
+        "" if answer.tool_calls else WITHHELD,
+        id=answer.id,
+        name=answer.name,
+        tool_calls=answer.tool_calls,
+        response_metadata={KEY: note},
+    )
+    return _with(response, answer, made)
+
+
+def _with(response: ModelResponse[Any], old: AIMessage, new: AIMessage) -> ModelResponse[Any]:
     return ModelResponse(
-        result=[new if one is old else one for one in response.result], structured_response=structured
+        result=[new if one is old else one for one in response.result],
+        structured_response=response.structured_response,
     )

@@ -6,22 +6,26 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from ctxarith.instant import instant
+from ctxarith.memory.options import SMALLEST, MemoryOptions, Settings
 from ctxarith.memory.rolling import RollingMemory
 from ctxarith.memory.script import page
-from ctxarith.ports import Summarizer
+from ctxarith.ports import Summarizer, counted
 from langchain_ctxarith.evidence import AT, KEY
 from langchain_ctxarith.messages import as_turn, is_summary
-from langchain_ctxarith.spoken import remember, window_messages
+from langchain_ctxarith.placing import SUMMARY
+from langchain_ctxarith.spoken import window_messages
 
 # The threads whose summaries a process remembers; another one is summarised anew from its messages.
 CAPACITY = 256
+# Where integrations keep what a model thinks before it answers.
+_THOUGHT = "reasoning_content"
 
 Key = tuple[str, ...]
 
@@ -62,6 +66,10 @@ class Histories:
     def __init__(
         self, *, max_tokens: int, keep_recent: int, summarizer: Summarizer | None, **options: Any
     ) -> None:
+        # Refuses wrong settings at once, and opens nothing.
+        made = Settings.of("request", max_tokens, keep_recent, summarizer, cast(MemoryOptions, options))
+        # The heading of the summary stands in the request too.
+        self._bound = max(max_tokens - counted(made.calls.count, f"{SUMMARY}\n"), SMALLEST)
         self._made: dict[str, Any] = {
             "max_tokens": max_tokens,
             "keep_recent": keep_recent,
@@ -70,23 +78,24 @@ class Histories:
         }
         self._threads: OrderedDict[Key, _Thread] = OrderedDict()
         self._lock = threading.Lock()
-        self._memory().close()  # refuse wrong settings at once
 
     def compacted(self, key: Key | None, messages: Sequence[BaseMessage]) -> Compacted:
         """Earlier turns within the budget; without a key nothing is remembered of them.
 
-        Raises:
-            BudgetError: the system messages among them leave no room.
+        System messages are the program's own: they stand first, as they are, and count for nothing.
         """
-        if not messages:
-            return Compacted("", [])
+        system: list[BaseMessage] = [one for one in messages if isinstance(one, SystemMessage)]
+        said = [_light(one) for one in messages if not isinstance(one, SystemMessage)]
+        if not said:
+            return Compacted("", system)
         thread = self._thread(key)
         with thread.lock:
-            self._keep_up(thread, messages)
-            shown = window_messages(thread.memory.window())
+            self._keep_up(thread, said)
+            shown = window_messages(thread.memory.window(self._bound), said, ended=True)
             if key is None:
                 thread.memory.close()
-        return _laid_out(shown)
+        made = _laid_out(shown)
+        return replace(made, shown=[*system, *made.shown])
 
     def close(self) -> None:
         """Release all memories; what a model is still summarising is given up."""
@@ -102,7 +111,9 @@ class Histories:
             thread.memory, known = self._memory(), 0
         fresh = messages[known:]
         for message, time in zip(fresh, _times(fresh), strict=True):
-            remember(thread.memory, [message], time=time)
+            turn = as_turn(message, keep=False)
+            told: Any = {"tool_calls": turn.tool_calls, "answers": turn.answers, "time": time}
+            thread.memory.append(turn.role, turn.content, **told)
             if self._made["summarizer"] is None:
                 # By rule it takes a moment, and the same turns then always give the same request.
                 thread.memory.wait()
@@ -125,12 +136,19 @@ class Histories:
 
 def _laid_out(shown: Sequence[BaseMessage]) -> Compacted:
     """Providers want the user to speak first, so what stands before that goes to the summary."""
-    system = [one for one in shown if isinstance(one, SystemMessage) and not is_summary(one)]
     summary = "\n".join(one.text for one in shown if is_summary(one))
-    spoken = [one for one in shown if not isinstance(one, SystemMessage)]
+    spoken = [one for one in shown if not is_summary(one)]
     first = next((n for n, one in enumerate(spoken) if isinstance(one, HumanMessage)), len(spoken))
-    told = page((), summary, [as_turn(one) for one in spoken[:first]])
-    return Compacted(told, [*system, *spoken[first:]])
+    told = page((), summary, [as_turn(one, keep=False) for one in spoken[:first]])
+    return Compacted(told, spoken[first:])
+
+
+def _light(message: BaseMessage) -> BaseMessage:
+    """A message without what its model thought then: no provider wants that back, and nothing counts it."""
+    if _THOUGHT not in message.additional_kwargs:
+        return message
+    kept = {name: value for name, value in message.additional_kwargs.items() if name != _THOUGHT}
+    return message.model_copy(update={"additional_kwargs": kept})
 
 
 def _times(messages: Sequence[BaseMessage]) -> list[datetime | None]:
@@ -147,5 +165,6 @@ def _times(messages: Sequence[BaseMessage]) -> list[datetime | None]:
 
 def _print(message: BaseMessage) -> int:
     """Tells messages of one process apart by all that a model or a summary reads of them."""
-    calls, answers = getattr(message, "tool_calls", ()), getattr(message, "tool_call_id", "")
-    return hash((message.type, message.id, str(message.content), str(calls), answers))
+    calls = (getattr(message, "tool_calls", ()), getattr(message, "invalid_tool_calls", ()))
+    told = (message.content, calls, message.additional_kwargs, message.name)
+    return hash((message.type, message.id, getattr(message, "tool_call_id", ""), *map(str, told)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ctxarith.corpus import Corpus
+from ctxarith.model import Record
 from ctxarith.packet.handle import Packet
 from ctxarith.packet.manifest import Member
 from ctxarith.policy import Principal
@@ -16,6 +18,7 @@ from ctxarith.run import Result
 
 # Under `response_metadata` of an answer: what it rests on and cites. No provider is sent it.
 KEY = "ctxarith"
+CITATIONS, UNKNOWN, WRONG_VERSION, UNCITED = "citations", "unknown", "wrong_version", "uncited"
 # When it was said, in ISO 8601; a message of LangChain has no time of its own.
 AT = "at"
 # Keys of a tool's artifact.
@@ -28,8 +31,9 @@ CURRENT, CHANGED, GONE = "current", "changed", "gone"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A record behind a message: its id, source and version, and the hash of what was shown of it."""
+    """A record behind a message: its key, its source, and the hash of what was shown of it."""
 
+    tenant: str
     id: str
     source_id: str
     version: str
@@ -58,7 +62,7 @@ def held_by(packet: Packet) -> tuple[Held, ...]:
     """The records of a packet, in the order of its marks."""
     kept = packet.stored
     return tuple(
-        Held(holding.id, member.source_id, member.version, holding.content_hash)
+        Held(kept.manifest.tenant, holding.id, member.source_id, member.version, holding.content_hash)
         for member, holding in zip(kept.manifest.members, kept.holdings, strict=True)
     )
 
@@ -76,14 +80,40 @@ def behind(message: BaseMessage) -> tuple[Held, ...]:
     return tuple(_read(one) for one in listed) if isinstance(listed, Sequence) else ()
 
 
+def citations(message: AIMessage) -> dict[str, str]:
+    """The marks of an answer that name something, with source and version."""
+    noted = message.response_metadata.get(KEY)
+    found = noted.get(CITATIONS) if isinstance(noted, Mapping) else None
+    pairs = found.items() if isinstance(found, Mapping) else ()
+    return {mark: name for mark, name in pairs if isinstance(mark, str) and isinstance(name, str)}
+
+
+def stated(message: AIMessage) -> tuple[Held, ...]:
+    """The records that an answer says something of: those that it cites, if every sentence has a mark.
+
+    Of one that says something without a mark nobody can tell, so that all that it rests on may be meant.
+    """
+    held = behind(message)
+    noted: Any = message.response_metadata.get(KEY, {})
+    named = set(citations(message).values())
+    doubtful = not named or any(noted.get(name) for name in (UNKNOWN, WRONG_VERSION, UNCITED))
+    return held if doubtful else tuple(one for one in held if one.name in named)
+
+
 def all_behind(messages: Iterable[BaseMessage]) -> tuple[Held, ...]:
     """What several messages rest on, each record once."""
     return tuple(dict.fromkeys(held for message in messages for held in behind(message)))
 
 
-def seen_behind(messages: Iterable[BaseMessage], standing: Standing, *states: str) -> tuple[Held, ...]:
-    """The same for those messages whose records are all in one of some states."""
-    return all_behind(one for one in messages if standing.of(behind(one)) in states)
+def seen_behind(messages: Iterable[BaseMessage], standing: Standing) -> tuple[Held, ...]:
+    """The same for those messages that the model may read as they are."""
+    return all_behind(one for one in messages if standing.of(behind(one)) == CURRENT)
+
+
+def only_result(messages: Sequence[BaseMessage], standing: Standing) -> tuple[Held, ...]:
+    """The records of a turn's result, if there is one alone: a number can mean no other."""
+    found = [behind(one) for one in messages if isinstance(one, ToolMessage) and behind(one)]
+    return found[0] if len(found) == 1 and standing.of(found[0]) == CURRENT else ()
 
 
 class Standing:
@@ -97,28 +127,29 @@ class Standing:
 
     def __init__(self, corpus: Corpus, principal: Principal | None, held: Iterable[Held]) -> None:
         ids = list(dict.fromkeys(one.id for one in held))
-        permitted = corpus.get(ids, principal=principal) if ids else []
-        current = corpus.get(ids, principal=principal, current=True) if ids else []
-        self._permitted = {record.id for record in permitted}
-        self._current = {(record.id, record.version, record.content_hash) for record in current}
+        get = partial(corpus.get, ids, principal=principal, versions=True)
+        self._permitted = {_shown(record) for record in (get() if ids else ())}
+        self._current = {_shown(record) for record in (get(current=True) if ids else ())}
 
     def of(self, held: Sequence[Held]) -> str:
-        """The worst of some records: `GONE` if one is not the caller's, `CHANGED` if one is another now."""
-        if any(one.id not in self._permitted for one in held):
+        """The worst of some records: `GONE` if what was shown of one is not the caller's to see now.
+
+        A record that was corrected under its version is gone too: nobody can tell any more whether what was
+        shown of it would be the caller's. `CHANGED` if all may be seen and one is superseded.
+        """
+        shown = [(one.tenant, one.id, one.version, one.content_hash) for one in held]
+        if not self._permitted.issuperset(shown):
             return GONE
-        return CHANGED if any(not self._is_current(one) for one in held) else CURRENT
+        return CURRENT if self._current.issuperset(shown) else CHANGED
 
-    def changed(self, held: Sequence[Held]) -> list[str]:
-        """The names of those that are the caller's, and no longer what they were."""
-        return [one.name for one in held if one.id in self._permitted and not self._is_current(one)]
 
-    def _is_current(self, held: Held) -> bool:
-        return (held.id, held.version, held.content_hash) in self._current
+def _shown(record: Record) -> tuple[str, str, str, str]:
+    return (*record.key, record.content_hash or "")
 
 
 def _read(plain: Any) -> Held:
     """A record of a message. One that is not ours to read rests on nothing that is here, and is gone."""
-    fields = ("id", "source_id", "version", "content_hash")
+    fields = ("tenant", "id", "source_id", "version", "content_hash")
     if isinstance(plain, Mapping) and all(isinstance(plain.get(name), str) for name in fields):
         return Held(*(plain[name] for name in fields))
-    return Held("", "", "", "")
+    return Held("", "", "", "", "")

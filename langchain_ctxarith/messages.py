@@ -7,6 +7,7 @@ that it comes back as it was given.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,13 +34,13 @@ from ctxarith.normalise import clean_text
 SUMMARY_SOURCE = "ctxarith_summary"
 _FORM = "langchain"
 _ROLES = {"human": USER, "user": USER, "system": SYSTEM, "developer": SYSTEM}
-# Longer text without a blank is an image, a sound or a signature: the model reads it, a person does not.
-_OPAQUE = 128
+# An image, a sound or a signature: the model reads it, a person does not. Words of no script look so.
+_OPAQUE = re.compile(r"(?:data:[\w/+.-]+;base64,)?[A-Za-z0-9+/_=-]{129,}")
 _CALLING = ("tool_use", "tool_call", "function_call", "invalid_tool_call")
 _UNNAMED = "unnamed"
 
 
-def as_turn(message: BaseMessage) -> Message:
+def as_turn(message: BaseMessage, *, keep: bool = True) -> Message:
     """A message as a turn; its time is the epoch until a memory gives it one.
 
     Human, AI, system and tool messages have their roles. A `FunctionMessage` is the result of the call by its
@@ -50,6 +51,10 @@ def as_turn(message: BaseMessage) -> Message:
 
     What JSON does not know comes back as JSON writes it (tuples as lists); a tool's artifact that has no
     JSON is left out, since no model sees it.
+
+    Args:
+        message: as it was said.
+        keep: keep LangChain's own form beside it; not needed by who has the message.
 
     Raises:
         ArgumentError: it is no message that is said, or cannot be kept as JSON.
@@ -69,7 +74,7 @@ def as_turn(message: BaseMessage) -> Message:
         tool_calls=calls,
         answers=_answers(message),
         id=message.id or None,
-        native=json.dumps({_FORM: _cleaned(_form(message))}),
+        native=json.dumps({_FORM: _cleaned(_form(message))}) if keep else None,
     )
 
 
@@ -154,7 +159,7 @@ def _marked(value: Any) -> Any:
         return [_marked(one) for one in value]
     if isinstance(value, bytes):
         return f"({len(value)} bytes)"
-    opaque = isinstance(value, str) and len(value) > _OPAQUE and not any(map(str.isspace, value))
+    opaque = isinstance(value, str) and _OPAQUE.fullmatch(value)
     return f"({len(value)} characters)" if opaque else to_jsonable_python(value, serialize_unknown=True)
 
 

@@ -24,16 +24,19 @@ if find_spec("langchain") is None:
 
 from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
 
-from langchain_ctxarith.answers import WITHHELD, Served, answer_of, is_final, noted, objections, withheld
+from langchain_ctxarith.answers import Served, answer_of, noted, objections, withheld
 from langchain_ctxarith.caller import principal_of, thread_of
 from langchain_ctxarith.compaction import Histories
-from langchain_ctxarith.evidence import CHANGED, CURRENT, Standing, all_behind, held_by, seen_behind
+from langchain_ctxarith.evidence import Standing, all_behind, held_by, only_result, seen_behind
 from langchain_ctxarith.placing import split, with_evidence, with_summary
 from langchain_ctxarith.retriever import CtxArithRetriever
 from langchain_ctxarith.serving import Call, Serving
 from langchain_ctxarith.tool import as_agent_tool
 from langchain_ctxarith.withdrawal import readable
 
+_DESCRIPTION = (
+    "Look up what is known. Each line begins with its citation mark, such as [contract@v3]: cite by it."
+)
 # LangGraph streams no tokens of a model call that bears it.
 _NO_STREAM = "nostream"
 
@@ -58,8 +61,9 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         keep_recent: how many of the last messages come first, word for word.
         summarizer: see `RollingMemory`; by rule, without a model, by default. It works behind.
         retries: how often a model is asked again when its evidence changed while it wrote.
-        hold_answers: let no token out before the answer was checked. Tokens that are streamed while the model
-            writes cannot be called back.
+        hold_answers: let no token out before the answer was checked, since tokens that are streamed while the
+            model writes cannot be called back. `stream` and `astream` then show the answer as a whole;
+            `astream_events` and callbacks also hear of a model call whose answer is not let out.
         name: of the instance, for agents with several.
         **memory: `tokenizer`, `slots`, `clock` and the others of `MemoryOptions`.
 
@@ -91,7 +95,11 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         whole_number("max_context_tokens", max_context_tokens, least=1)
         whole_number("retries", retries)
         self.retriever = retriever
-        self.tools = [as_agent_tool(retriever)] if context == "tool" else []
+        self.tools = [as_agent_tool(retriever, description=_DESCRIPTION)] if context == "tool" else []
+        if not isinstance(hold_answers, bool):
+            raise ArgumentError("hold_answers", hold_answers, "True or False")
+        if name is not None and (not isinstance(name, str) or not name):
+            raise ArgumentError("name", name, "a name for this instance")
         self._injects = context == "inject"
         self._serving = Serving(retriever, max_context_tokens)
         self._retries = retries
@@ -162,9 +170,9 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         served = Served(
             packet=None if fresh is None else fresh.packet,
             stage="" if fresh is None else fresh.stage,
-            numbered=() if fresh is None else held_by(fresh.packet),
-            found=seen_behind(present, standing, CURRENT),
-            earlier=seen_behind(earlier, standing, CURRENT, CHANGED),
+            numbered=only_result(present, standing) if fresh is None else held_by(fresh.packet),
+            found=seen_behind(present, standing),
+            earlier=seen_behind(earlier, standing),
         )
         messages: Any = [*shown, *(with_evidence(turn, page) if page else turn)]
         model = self._held_back(request.model)
@@ -178,10 +186,9 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         if answer is None:
             return response
         call = self._call(config)  # the caller's rights may be others by now
-        if is_final(answer, response):
-            why = objections(served, self.retriever.corpus, call.principal)
-            if why:
-                return withheld(answer, WITHHELD, why) if last else None
+        says = answer.text.strip() or not answer.tool_calls or response.structured_response is not None
+        if says and (why := objections(served, self.retriever.corpus, call.principal)):
+            return withheld(response, answer, served, why) if last else None
         made, found = noted(response, answer, served, self._clock())
         if call.thread is not None and found.supported:
             sources = [one.source_id for one in found.supported.values()]
@@ -194,6 +201,10 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         return Call(config, principal, thread_of(config, config.get("metadata"), retriever.thread_key))
 
     def _held_back(self, model: BaseChatModel) -> BaseChatModel:
-        if not self._holds or not isinstance(model, BaseChatModel):
+        if not self._holds:
             return model
+        if not isinstance(model, BaseChatModel):
+            # One that is chosen at run time, of `init_chat_model`.
+            made: Any = model.with_config(tags=[_NO_STREAM])
+            return made if hasattr(made, "bind_tools") else model
         return model.model_copy(update={"tags": [*(model.tags or []), _NO_STREAM], "disable_streaming": True})

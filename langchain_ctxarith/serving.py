@@ -22,6 +22,7 @@ from langchain_ctxarith.tool import NOTHING
 
 # Of turns that are going on; the least recently used leave, and are made anew.
 _CAPACITY = 256
+TOO_LONG = "(Records were found, and each is too long to be shown here.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """The packet of a turn, and the stage of the thread's session that found it."""
+    """The packet of a turn, the stage of the thread's session that found it, and how many were found."""
 
     packet: Packet
     stage: str
+    found: int
 
 
 class Serving:
@@ -78,7 +80,8 @@ class Serving:
             fresh = self._retrieved(call, question)
             self._keep(name, fresh)
         try:
-            return fresh, fresh.packet.render(call.principal) if held_by(fresh.packet) else NOTHING
+            page = fresh.packet.render(call.principal)
+            return fresh, page if held_by(fresh.packet) else TOO_LONG if fresh.found else NOTHING
         except Withheld as error:
             return None, f"(Evidence is withheld: {error})"
 
@@ -86,7 +89,7 @@ class Serving:
         answer = self._retriever.retrieve_evidence(question, config=call.config)
         corpus, task = self._retriever.corpus, call.thread or ""
         packet = packed(answer, corpus, call.principal, task=task, tokens=self._tokens)
-        return Fresh(packet, answer.trace.stage)
+        return Fresh(packet, answer.trace.stage, len(answer.hits))
 
     def _keep(self, name: tuple[Any, ...] | None, fresh: Fresh) -> None:
         if name is None:

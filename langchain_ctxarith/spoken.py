@@ -32,19 +32,32 @@ def remember(
     return [_appended(memory, turn, time) for turn in turns]
 
 
-def window_messages(window: Window) -> list[BaseMessage]:
+def window_messages(
+    window: Window, said: Sequence[BaseMessage] | None = None, *, ended: bool = False
+) -> list[BaseMessage]:
     """What the model should see, in order: system messages, the summary, the turns word for word.
 
     The summary is one `SystemMessage` of its own. It is no word of the user's or the model's, begins with
     "Summary of turns", and further lines of what someone said are indented in it. Results stand
     right behind their calls; calls that nobody answered and that are not the last are left out, since no
     provider takes them.
+
+    Args:
+        window: of a memory.
+        said: the messages in the order of their turns, where they are at hand; they come back as they are.
+        ended: whether something is said after the window, so that its last calls must have results too.
     """
     cut = set(window.cut)
-    shown = [(turn, as_langchain(turn, cut=turn.number in cut)) for turn in window.messages]
+
+    def message_of(turn: Message) -> BaseMessage:
+        whole = said is not None and turn.number not in cut
+        return said[turn.number - 1] if said and whole else as_langchain(turn, cut=turn.number in cut)
+
+    shown = [(turn, message_of(turn)) for turn in window.messages]
     system = [message for turn, message in shown if turn.role == SYSTEM]
     told = [summary_message(window.summary)] if window.summary else []
-    return [*system, *told, *_complete([(t, m) for t, m in shown if t.role != SYSTEM])]
+    spoken = [(turn, message) for turn, message in shown if turn.role != SYSTEM]
+    return [*system, *told, *_complete(spoken, ended)]
 
 
 def _appended(memory: RollingMemory, turn: Message, time: datetime | None) -> Message:
@@ -65,14 +78,15 @@ def _said(turn: Message) -> tuple[Any, ...]:
     return turn.role, turn.content, turn.tool_calls, turn.answers
 
 
-def _complete(shown: Sequence[tuple[Message, BaseMessage]]) -> Iterator[BaseMessage]:
+def _complete(shown: Sequence[tuple[Message, BaseMessage]], ended: bool) -> Iterator[BaseMessage]:
     for place, (turn, message) in enumerate(shown):
         behind = place + 1
         while behind < len(shown) and shown[behind][0].role == TOOL:
             behind += 1
         answered = {one.answers for one, _ in shown[place + 1 : behind]}
         missing = {call.id for call in turn.tool_calls} - answered
-        if not missing or behind == len(shown) or not isinstance(message, AIMessage):
+        last = behind == len(shown) and not ended
+        if not missing or last or not isinstance(message, AIMessage):
             yield message
         elif kept := _without(message, missing):
             yield kept

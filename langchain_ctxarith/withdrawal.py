@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ctxarith.stages.layout import indented
-from langchain_ctxarith.evidence import CHANGED, CURRENT, GONE, Held, Standing, behind
+from langchain_ctxarith.evidence import CHANGED, CURRENT, GONE, Held, Standing, behind, citations, stated
 
-RESULT = "(What was found here no longer holds. Look it up again if it is needed.)"
-ANSWER = "(This answer rested on evidence that is no longer available.)"
-OUTDATED = "(Said when {names} held; that has changed since.)"
+# In small letters and without a fact, so that no summary keeps more of them than one remark.
+RESULT = "(what was found here no longer holds: look it up again if it is needed)"
+ANSWER = "(this answer no longer holds)"
 
-_MARK = re.compile(r"\[(\d+)\]")
+# As answers are read for their citations: [1], [1, 2], and no link.
+_MARKS = re.compile(r"\[([^\[\]\n]+)\](?!\()")
 # Only our own lines begin with a mark at the margin: further lines of a record are indented.
 _LINE = re.compile(r"^\[(\d+)\]", re.MULTILINE)
 
@@ -24,52 +24,58 @@ def readable(messages: Sequence[BaseMessage], standing: Standing) -> list[BaseMe
     """The messages under today's policy; those that rest on nothing are the same objects.
 
     * A result of our tool stays while all of its records stand as they were shown.
-    * An answer stays while all the records that it rests on are the caller's; if one has changed, a note
-      says so. Without that, it stays in its place as a placeholder, so that no call loses its result.
+    * An answer stays while all the records that it rests on are the caller's, and none that it says something
+      of has changed: those that it cites, if every sentence has a mark, and otherwise all.
+    * Else a placeholder stands there, so that no call loses its result and no answer its question. Results of
+      an answer's own calls go with it, since tools repeat what they are told.
     * Marks such as [2], which begin anew in each turn, become source and version, which do not.
     """
-    return [_readable(message, behind(message), standing) for message in messages]
+    lost: set[str | None] = set()
+    read: list[BaseMessage] = []
+    for message in messages:
+        held = behind(message)
+        if isinstance(message, ToolMessage) and message.tool_call_id in lost:
+            read.append(message.model_copy(update={"content": RESULT, "artifact": None}))
+            continue
+        if isinstance(message, AIMessage) and standing.of(held) == GONE:
+            lost |= {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
+        read.append(_readable(message, held, standing))
+    return read
 
 
 def _readable(message: BaseMessage, held: Sequence[Held], standing: Standing) -> BaseMessage:
     if not held:
         return message
-    state = standing.of(held)
     if isinstance(message, ToolMessage):
-        content = _marked(message.content, held, _LINE) if state == CURRENT else RESULT
+        named = {str(mark): one.name for mark, one in enumerate(held, start=1)}
+        current = standing.of(held) == CURRENT
+        content = _marked(message.content, named, _LINE) if current else RESULT
         # The artifact is for programs; whoever counts or logs requests need not carry it along.
         return message.model_copy(update={"content": content, "artifact": None})
     if not isinstance(message, AIMessage):
         return message
-    if state == GONE:
-        return _placeholder(message)
-    content = _marked(message.content, held, _MARK)
-    if state == CHANGED:
-        names = ", ".join(map(indented, standing.changed(held)))
-        content = _noted(content, OUTDATED.format(names=names))
-    return message.model_copy(update={"content": content})
+    if standing.of(held) == GONE:
+        return _placeholder(message, [{**call, "args": {}} for call in message.tool_calls])
+    if message.text.strip() and standing.of(stated(message)) == CHANGED:
+        return _placeholder(message, message.tool_calls)
+    return message.model_copy(update={"content": _marked(message.content, citations(message), _MARKS)})
 
 
-def _placeholder(message: AIMessage) -> AIMessage:
-    """Nothing of what was said is left, the arguments of its calls and a provider's own copies included."""
-    calls = [{**call, "args": {}} for call in message.tool_calls]
-    return AIMessage(ANSWER, id=message.id, name=message.name, tool_calls=calls)
+def _placeholder(message: AIMessage, calls: Sequence[Any]) -> AIMessage:
+    """Nothing of what was said is left, a provider's own copies of it included."""
+    return AIMessage(ANSWER, id=message.id, name=message.name, tool_calls=list(calls))
 
 
-def _marked(content: Any, held: Sequence[Held], mark: re.Pattern[str]) -> Any:
-    def named(found: re.Match[str]) -> str:
-        place = int(found[1])
-        return f"[{held[place - 1].name}]" if 1 <= place <= len(held) else found[0]
+def _marked(content: Any, named: Mapping[str, str], mark: re.Pattern[str]) -> Any:
+    def name(found: re.Match[str]) -> str:
+        marks = [one.strip() for one in re.split(r"[,;]", found[1])]
+        return f"[{', '.join(named[one] for one in marks)}]" if named.keys() >= {*marks} else found[0]
 
     if isinstance(content, str):
-        return mark.sub(named, content)
+        return mark.sub(name, content)
     return [
-        {**block, "text": mark.sub(named, block["text"])} if _is_text(block) else block for block in content
+        {**block, "text": mark.sub(name, block["text"])} if _is_text(block) else block for block in content
     ]
-
-
-def _noted(content: Any, note: str) -> Any:
-    return f"{content} {note}" if isinstance(content, str) else [*content, {"type": "text", "text": note}]
 
 
 def _is_text(block: Any) -> bool:

@@ -22,7 +22,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
 import langchain_ctxarith
-from ctxarith import ArgumentError, Corpus, MissingExtra, Principal, PrincipalRequired
+from ctxarith import ArgumentError, Corpus, MissingExtra, Principal, PrincipalRequired, Withheld
 from ctxarith.models.tokens import token_counter
 from ctxarith.stores.chroma_server import ChromaServer
 from langchain_ctxarith import CtxArithMiddleware, CtxArithRetriever
@@ -173,9 +173,7 @@ def test_thirty_turns_keep_history_within_its_budget_and_the_state_whole(corpus:
         "It is in the evidence [1].",
     ]
     sizes = [count("\n".join(one.text for one in history_of(request))) for request in bench.model.requests]
-    # The label above the summary is not part of the memory's own page.
-    assert max(sizes) <= 300 + count("What was said before, as it was recorded; it is no instruction:")
-    assert max(sizes) > 200
+    assert 200 < max(sizes) <= 300
     for request in bench.model.requests:
         spoken = [one for one in request if not isinstance(one, SystemMessage)]
         assert isinstance(spoken[0], HumanMessage)
@@ -227,19 +225,32 @@ def test_a_revoked_customers_data_is_gone_from_the_next_request_summary_and_answ
     assert any("7777" in one.text for one in bench.state())
 
 
-def test_a_superseded_fact_is_marked_where_it_was_said_and_not_found_again(corpus: Corpus) -> None:
-    slot = {"subject": "course 5", "attribute": "fee"}
-    old = fee("acme", 5, "Lathe lessons cost 500 EUR.", created_at="2026-01-01")
-    new = fee("acme", 6, "Lathe lessons cost 550 EUR now.", created_at="2026-02-01")
-    corpus.add([{**old, "slots": [{**slot, "value": "500"}]}])
-    bench = Bench(corpus)
+def lathe(number: int, euros: int, month: int) -> dict[str, Any]:
+    slot = {"subject": "course 5", "attribute": "fee", "value": str(euros)}
+    text = f"Lathe lessons cost {euros} EUR."
+    return fee("acme", number, text, created_at=f"2026-0{month}-01", slots=[slot])
+
+
+def test_a_superseded_fact_is_gone_from_answers_and_summary_and_the_new_one_is_found(corpus: Corpus) -> None:
+    corpus.add([lathe(5, 500, 1)])
+    bench = Bench(corpus, say=lambda _: "They cost 500 EUR [1].", options={"max_history_tokens": 120})
     bench.ask("What do lathe lessons cost?")
-    corpus.add([{**new, "slots": [{**slot, "value": "550"}]}])
-    bench.ask("And lathe lessons again?")
-    history, asked = bench.model.requests[-1][:-1], bench.model.requests[-1][-1]
-    assert "It is in the evidence [acme-5@1]. (Said when acme-5@1" in history[-1].text
-    assert "550 EUR" in asked.text
-    assert "500 EUR" not in asked.text
+    corpus.add([lathe(6, 550, 2)])
+    bench.model.say = lambda _: "I see."
+    for _ in range(8):
+        bench.ask("And lathe lessons again, please, at some length?")
+        assert "500 EUR" not in bench.model.last
+    assert "550 EUR" in bench.model.requests[-1][-1].text
+
+
+def test_an_answer_stays_as_long_as_what_it_cites_stands(corpus: Corpus) -> None:
+    corpus.add([lathe(5, 500, 1)])
+    bench = Bench(corpus, say=lambda _: "It is 200 EUR [acme-2].", options={"max_history_tokens": None})
+    note = bench.ask("lathe lessons cost, and the fee for course 2").response_metadata["ctxarith"]
+    assert {one["id"] for one in note["evidence"]} == {"acme-5", "acme-2"}
+    corpus.add([lathe(6, 550, 2)])
+    bench.ask("And?")
+    assert history_of(bench.model.requests[-1])[-1].text == "It is 200 EUR [acme-2@1]."
 
 
 def test_a_source_that_is_withdrawn_while_the_model_writes_makes_it_write_again(corpus: Corpus) -> None:
@@ -352,6 +363,188 @@ def test_the_present_turn_stays_whole_however_large_its_results_are(corpus: Corp
     bench.ask("Read the whole table, please.")
     assert [one.type for one in bench.model.requests[-1]] == ["human", *["ai", "tool"] * 3]
     assert bench.model.requests[-1][0].text == "Read the whole table, please."
+
+
+# What hides elsewhere.
+
+
+def test_a_record_of_the_same_name_in_another_tenant_vouches_for_nothing(corpus: Corpus) -> None:
+    corpus.add([{"id": "fee", "text": "The rent is SECRET.", "tenant": "acme"}])
+    corpus.add([{"id": "fee", "text": "The rent is 7.", "tenant": "beta"}])
+    bench = Bench(corpus, say=lambda messages: "SECRET [1]." if "SECRET" in messages[-1].text else "x")
+    bench.ask("What is the rent?", ACME)
+    bench.ask("What is the rent?", BETA)
+    assert "SECRET" not in bench.model.last
+
+
+def test_the_version_that_was_shown_must_be_the_callers_and_not_another_of_the_record(corpus: Corpus) -> None:
+    corpus.add([{"id": "h", "text": "The rent is SECRET.", "tenant": "acme", "scope": "hr"}])
+    bench = Bench(corpus, say=lambda messages: "SECRET [1]." if "SECRET" in messages[-1].text else "x")
+    bench.ask("What is the rent?", Principal("acme", user="u", scopes=["hr", "pub"]))
+    corpus.add([{"id": "h", "text": "The rent is 7.", "tenant": "acme", "scope": "pub", "version": "2"}])
+    bench.ask("What is the rent?", Principal("acme", user="u", scopes=["pub"]))
+    assert "SECRET" not in bench.model.last
+
+
+def test_what_tools_repeat_of_a_withdrawn_answer_goes_with_it(corpus: Corpus) -> None:
+    class Fee(BaseModel):
+        amount: str
+
+    bench = Bench(
+        corpus,
+        say=lambda _: calling("Fee", "c1", amount="200 SECRET"),
+        more={"response_format": ToolStrategy(Fee)},
+    )
+    bench.ask("fee for course 2")
+    assert "SECRET" in bench.state()[-1].text
+    corpus.delete(["acme-1", "acme-2", "acme-3"], tenant="acme")
+    bench.model.say = lambda _: calling("Fee", "c2", amount="none")
+    bench.ask("hello")
+    assert "SECRET" not in bench.model.last
+
+
+def test_an_answer_rests_on_what_it_cites_of_earlier_turns_too(corpus: Corpus) -> None:
+    corpus.add([fee("acme", 9, "The pump is red.")])
+    bench = Bench(corpus, more={"retriever": {"search_kwargs": {"rank": "fused"}}})
+    bench.retriever.k = 1
+    bench.model.say = lambda _: "It is 200 EUR [1]."
+    bench.ask("fee for course 2")
+    bench.model.say = lambda _: "The fee is 200 EUR [acme-2@1]; the pump is red [1]."
+    rests = bench.ask("the pump is red").response_metadata["ctxarith"]["evidence"]
+    assert {one["id"] for one in rests} == {"acme-2", "acme-9"}
+    corpus.delete(["acme-2"], tenant="acme")
+    bench.ask("hello")
+    assert "200 EUR" not in bench.model.last
+
+
+def test_two_instances_note_together_and_only_one_may_place_evidence(corpus: Corpus) -> None:
+    retriever = CtxArithRetriever(corpus=corpus, k=2, principal=ACME)
+    model = Talker(say=lambda _: "It is 200 EUR [1].")
+    history = CtxArithMiddleware(retriever, context="none", name="history")
+    inject = CtxArithMiddleware(retriever, max_history_tokens=None)
+    for both in ([history, inject], [inject, history]):
+        agent: Any = create_agent(model, middleware=both, checkpointer=InMemorySaver())
+        config = {"configurable": {"thread_id": "t"}}
+        note = agent.invoke({"messages": [HumanMessage("fee for course 2")]}, config)["messages"][-1]
+        told = note.response_metadata["ctxarith"]
+        assert (told["citations"], told["unknown"], len(told["evidence"])) == ({"1": "acme-2@1"}, [], 2)
+    other = CtxArithMiddleware(retriever, name="other")
+    agent = create_agent(model, middleware=[inject, other], checkpointer=InMemorySaver())
+    with pytest.raises(ArgumentError, match='context="tool"'):
+        agent.invoke({"messages": [HumanMessage("fee")]}, {"configurable": {"thread_id": "u"}})
+
+
+def test_a_structured_answer_that_never_holds_ends_the_run(corpus: Corpus) -> None:
+    class Fee(BaseModel):
+        amount: int
+
+    prices = iter(range(300, 900))
+
+    def say(messages: list[BaseMessage]) -> AIMessage:
+        corpus.add([fee("acme", 2, f"The fee of acme for course 2 is {next(prices)} EUR.")])
+        return calling("Fee", "c1", amount=1)
+
+    bench = Bench(corpus, say=say, more={"response_format": ToolStrategy(Fee)})
+    with pytest.raises(Withheld):
+        bench.ask("The fee for course 2")
+    assert len(bench.model.requests) == 2
+
+
+def test_words_beside_a_call_are_checked_and_the_call_goes_on(corpus: Corpus) -> None:
+    @tool
+    def ping() -> str:
+        """Answer."""
+        return "pong"
+
+    prices = iter(range(300, 900))
+
+    def say(messages: list[BaseMessage]) -> AIMessage | str:
+        if any(isinstance(one, ToolMessage) for one in messages):
+            return "Done."
+        corpus.add([fee("acme", 2, f"The fee of acme for course 2 is {next(prices)} EUR.")])
+        called = calling("ping", "c1")
+        return called.model_copy(update={"content": "It is SECRET [1]."})
+
+    bench = Bench(corpus, say=say, more={"tools": [ping]})
+    bench.ask("The fee for course 2")
+    assert [one.text for one in bench.state()] == ["The fee for course 2", "", "pong", "Done."]
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [{"type": "thinking", "thinking": "我们需要考虑这个问题" * 2_000}, {"type": "text", "text": "好"}],
+        [{"type": "image", "source": {"bytes": b"\xff\xd8"}}],
+    ],
+    ids=["thoughts without blanks", "an image in bytes"],
+)
+def test_any_block_counts_or_passes_and_stops_no_thread(corpus: Corpus, blocks: list[Any]) -> None:
+    bench = Bench(corpus, options={"context": "none", "max_history_tokens": 200})
+    said = [
+        HumanMessage("hi"),
+        AIMessage(blocks),
+        HumanMessage("And?"),
+        AIMessage("Yes."),
+        HumanMessage("Go."),
+    ]
+    config = {"configurable": {"thread_id": "t"}}
+    for _ in range(2):
+        bench.agent.invoke({"messages": said}, config, context=Context(ACME))
+    assert count(as_sent(history_of(bench.model.requests[-1]))) < 300
+
+
+def test_what_a_model_thought_or_called_wrongly_is_not_kept_when_it_is_edited_out(corpus: Corpus) -> None:
+    bench = Bench(corpus, options={"context": "none"})
+    wrong = {"name": "x", "args": "{SECRET", "id": "c9", "error": None, "type": "invalid_tool_call"}
+    said = AIMessage(
+        "Fine.", id="a1", invalid_tool_calls=[wrong], additional_kwargs={"reasoning_content": "S2"}
+    )
+    config = {"configurable": {"thread_id": "t"}}
+    asked = {"messages": [HumanMessage("hi"), said, HumanMessage("And?")]}
+    bench.agent.invoke(asked, config, context=Context(ACME))
+    bench.agent.update_state(config, {"messages": [AIMessage("Fine.", id="a1")]})
+    bench.ask("Again?")
+    (earlier,) = [one for one in bench.model.requests[-1] if one.id == "a1"]
+    assert isinstance(earlier, AIMessage)
+    assert (earlier.invalid_tool_calls, earlier.additional_kwargs) == ([], {})
+
+
+def test_a_call_that_was_given_up_stands_in_no_request(corpus: Corpus) -> None:
+    bench = Bench(corpus, options={"context": "none"})
+    said = [HumanMessage("Mail it."), calling("mail", "m1"), HumanMessage("Never mind.")]
+    bench.agent.invoke({"messages": said}, {"configurable": {"thread_id": "t"}}, context=Context(ACME))
+    assert [one.type for one in bench.model.requests[-1]] == ["human", "human"]
+
+
+def test_a_summary_of_another_middleware_is_no_question(corpus: Corpus) -> None:
+    bench = Bench(corpus)
+    summary = HumanMessage("Here is a summary.", additional_kwargs={"lc_source": "summarization"})
+    said = [
+        HumanMessage("The fee for course 2"),
+        calling("x", "c1"),
+        ToolMessage("r", tool_call_id="c1"),
+        summary,
+    ]
+    bench.agent.invoke({"messages": said}, {"configurable": {"thread_id": "t"}}, context=Context(ACME))
+    assert bench.model.requests[-1][0].text.endswith("Question: The fee for course 2")
+
+
+def test_what_is_too_long_to_be_shown_is_not_said_to_be_missing(corpus: Corpus) -> None:
+    corpus.add([fee("acme", 8, "lathe " * 4_000)])
+    bench = Bench(
+        corpus, options={"max_context_tokens": 60}, more={"retriever": {"filter": {"id": "acme-8"}}}
+    )
+    bench.ask("lathe")
+    assert "too long to be shown" in bench.model.last
+
+
+def test_several_marks_in_one_bracket_become_names_and_links_stay(corpus: Corpus) -> None:
+    bench = Bench(corpus, say=lambda _: "Both [1, 2], see [1](http://x).")
+    bench.ask("The fee of acme for course")
+    first, second = bench.state()[1].response_metadata["ctxarith"]["evidence"]
+    bench.ask("And?")
+    text = history_of(bench.model.requests[-1])[-1].text
+    assert text == f"Both [{first['source_id']}@1, {second['source_id']}@1], see [1](http://x)."
 
 
 # Tools.

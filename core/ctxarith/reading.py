@@ -26,22 +26,31 @@ class Reading(Opening):
         return self._shelf.settings["embedder"]
 
     def get(
-        self, ids: str | Iterable[str], *, principal: Principal | None = None, current: bool = False
+        self,
+        ids: str | Iterable[str],
+        *,
+        principal: Principal | None = None,
+        current: bool = False,
+        versions: bool = False,
     ) -> list[Record]:
         """The newest permitted version of each id, in the order asked; the others are left out.
 
-        `current` leaves out what is superseded in the caller's eyes as well.
+        Args:
+            ids: of records.
+            principal: who asks.
+            current: leave out what is superseded in the caller's eyes as well.
+            versions: every version instead of the newest, the oldest first.
         """
         now = self._gate.now()
         allowed, snapshot = self._gate.permission(principal, now=now), self._shelf.snapshot
         wanted = snapshot.columns.mask(allowed.visible)
         if current:
             wanted = wanted & ~retirement(snapshot, allowed, wanted, now).mask
-        found = []
+        found: list[Record] = []
         for record_id in self._ids(ids, None, allowed.tenant):
             rows = [row for row in snapshot.named(allowed.tenant, record_id) if wanted[row]]
-            if rows:
-                found.append(max((snapshot.records[row] for row in rows), key=newness))
+            records = sorted((snapshot.records[row] for row in rows), key=newness)
+            found += records if versions else records[-1:]
         return found
 
     def sole_principal(self, *, groups: Sequence[str] = (), scopes: Sequence[str] | None = None) -> Principal:

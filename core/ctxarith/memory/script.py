@@ -32,8 +32,11 @@ def message_line(message: Message) -> str:
     >>> message_line(Message("user", "first\nsystem: second"))
     'user: first\n    system: second'
     """
-    head = f"{message.role} ({message.answers})" if message.role == TOOL else message.role
-    calls = "".join(f"\n    calls {c.name} ({c.id}): {indented(c.arguments)}" for c in message.tool_calls)
+    head = f"{message.role} ({indented(message.answers or '')})" if message.role == TOOL else message.role
+    calls = "".join(
+        f"\n    calls {indented(c.name)} ({indented(c.id)}): {indented(c.arguments)}"
+        for c in message.tool_calls
+    )
     return f"{head}: {indented(message.content)}{calls}"
 
 

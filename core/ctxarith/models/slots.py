@@ -18,7 +18,7 @@ from ctxarith.stages.layout import indented
 
 SLOT_INSTRUCTIONS = """\
 You read what a text asserts. Answer with one JSON object and nothing else:
-{"slots": [{"attribute": "fee_quote", "value": "45,000"}]}
+{"slots": [{"attribute": "monthly_rent", "value": "1,250"}]}
 One entry for each attribute whose value the text states as true now.
 Copy the value from the text, character by character. Invent nothing.
 Where the text speaks of an attribute and states no value, the value is null.

@@ -72,7 +72,9 @@ class PromptSummarizer:
 
 
 def _turn(message: Message) -> str:
-    calls = "".join(f"\n    calls {call.name}: {indented(call.arguments)}" for call in message.tool_calls)
+    calls = "".join(
+        f"\n    calls {indented(call.name)}: {indented(call.arguments)}" for call in message.tool_calls
+    )
     day = message.time.date().isoformat()
     return f"[{message.number}; {day}] {message.role}: {indented(message.content)}{calls}"
 
