@@ -129,6 +129,9 @@ def _structured(model: Model, schema: type[BaseModel], *, obliged: bool) -> Mode
 
 
 def _text(answer: Any) -> str:
+    if answer is None:
+        rule = "the model gave no structured answer: say structured=False to ask for JSON in the prompt"
+        raise ArgumentError("structured", None, rule)
     if isinstance(answer, BaseModel) and isinstance(answer, ConversationSummary | FoundSlots):
         return answer.model_dump_json()
     return str(answer if isinstance(answer, str) else getattr(answer, "text", ""))

@@ -15,6 +15,7 @@ from langchain_core.runnables import ConfigurableFieldSpec, RunnableConfig, run_
 from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.utils import get_unique_config_specs
 
+from ctxarith.errors import PrincipalRequired
 from ctxarith.run import Result
 from ctxarith.where import Where, where
 from langchain_ctxarith.caller import principal_of, thread_of
@@ -23,6 +24,9 @@ from langchain_ctxarith.opening import Opening
 
 # Ours alone: LangChain hands its config to no retriever, and its own variable belongs to the caller.
 _CONFIG: ContextVar[RunnableConfig | None] = ContextVar("ctxarith_run_config", default=None)
+
+
+_CALLER = "in LangChain that is {'configurable': {'principal': Principal(...)}} in the config of the request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class CtxArithRetriever(Opening):
             PrincipalRequired: a policy or a second tenant exists, and nobody is named.
             TypeError: an argument that is not known.
         """
-        config = ensure_config(config)
+        config = ensure_config(_known(config, kwargs))
         token = _CONFIG.set(config)
         try:
             return super().invoke(input, config, **kwargs)
@@ -91,7 +95,7 @@ class CtxArithRetriever(Opening):
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
         """`invoke`, with the search in a worker thread."""
-        config = ensure_config(config)
+        config = ensure_config(_known(config, kwargs))
         token = _CONFIG.set(config)
         try:
             return await super().ainvoke(input, config, **kwargs)
@@ -184,10 +188,22 @@ class CtxArithRetriever(Opening):
             "top": self.k if asked.k is None else asked.k,
             "tokens": self.token_budget if asked.token_budget is None else asked.token_budget,
         }
-        if thread is None:
-            return self.corpus.retrieve(query, principal=principal, **arguments)
-        return self.corpus.session(thread, principal=principal).retrieve(query, **arguments)
+        try:
+            if thread is None:
+                return self.corpus.retrieve(query, principal=principal, **arguments)
+            return self.corpus.session(thread, principal=principal).retrieve(query, **arguments)
+        except PrincipalRequired as error:
+            raise PrincipalRequired(f"{error}; {_CALLER}") from error
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         params = super()._get_ls_params(**kwargs)
         return {**params, "ls_embedding_model": self.corpus.embedder_name}
+
+
+def _known(config: RunnableConfig | None, given: Mapping[str, Any]) -> RunnableConfig | None:
+    """The config, if a request names nothing else than `Asked` and what LangChain itself adds."""
+    known = {*Asked.__dataclass_fields__, "run_id", "verbose"}
+    if unknown := sorted(set(given) - known):
+        rule = f"a request takes {', '.join(Asked.__dataclass_fields__)}; {_CALLER}"
+        raise TypeError(f"unknown here: {', '.join(unknown)}: {rule}")
+    return config

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, Self
 
 from langchain_core.retrievers import BaseRetriever
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from ctxarith.corpus import Corpus
 from ctxarith.errors import ArgumentError, CtxArithError
@@ -18,6 +18,12 @@ from langchain_ctxarith.documents import mapped
 
 # Of `Corpus.retrieve`; the others are settings of their own here, or would move the citation marks.
 SEARCH = ("scope", "as_of", "rank", "words", "rerank", "include_superseded", "group_by")
+_ELSEWHERE = {
+    **dict.fromkeys(("tokens", "max_tokens"), "token_budget="),
+    **dict.fromkeys(("top", "top_k"), "k="),
+    "where": "filter=",
+    **dict.fromkeys(("slots", "policy", "clock", "embedder", "options"), "corpus_options={...}"),
+}
 # These need the corpus.
 _WHEN_ASKED = ("as_of", "rerank")
 
@@ -42,6 +48,15 @@ class Settings(BaseRetriever):
     passages: bool = False
     evidence: bool = True
     search_kwargs: dict[str, Any] = Field(default_factory=dict, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: Any) -> Any:
+        for name in given if isinstance(given, dict) else ():
+            if name in _ELSEWHERE or name in SEARCH:
+                place = _ELSEWHERE.get(name, "search_kwargs={...}")
+                raise ArgumentError("settings", name, f"is given as {place}")
+        return given
 
     @field_validator("filter")
     @classmethod

@@ -38,5 +38,6 @@ def checked(asked: Asked) -> dict[str, Any]:
     """
     unknown = sorted(set(asked) - set(Asked.__annotations__))
     if unknown:
-        raise ArgumentError("asked", unknown, f"also known are {', '.join(Asked.__annotations__)}")
+        rule = f"also known are {', '.join(Asked.__annotations__)}; a corpus takes more in options={{...}}"
+        raise ArgumentError("asked", unknown, rule)
     return dict(asked)

@@ -15,6 +15,7 @@ from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
+from pydantic import InstanceOf
 
 from ctxarith.errors import ArgumentError
 from ctxarith.memory.extract import points_of
@@ -78,7 +79,8 @@ class CtxArithMemoryBlock(BaseMemoryBlock[str]):
     path: str | Path | None = None
     session_id: str = Field(default_factory=lambda: str(uuid4()))
     summarizer: Any = Field(default=None, exclude=True)
-    principal: Principal | None = Field(default=None, exclude=True)
+    # An instance: pydantic would make one of a client's JSON.
+    principal: InstanceOf[Principal] | None = Field(default=None, exclude=True)
     tokenizer: Tokenizer | None = Field(default=None, exclude=True)
     options: dict[str, Any] = Field(default_factory=dict, exclude=True)
     _open: dict[Key, Conversation] = PrivateAttr(default_factory=dict)

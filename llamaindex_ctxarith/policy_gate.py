@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import NodeWithScore
+from pydantic import InstanceOf
 
 from ctxarith.algebra import Moment
 from ctxarith.errors import PrincipalRequired, RecordError
@@ -33,7 +34,8 @@ class PolicyGate(HitPostprocessor):
         PrincipalRequired: a policy is set and nobody is named.
     """
 
-    principal: Principal | None = Field(default=None, exclude=True)
+    # An instance: pydantic would make one of a client's JSON.
+    principal: InstanceOf[Principal] | None = Field(default=None, exclude=True)
     policy: Policy | None = Field(default=None, exclude=True)
 
     def _step(self, hits: list[Hit], moment: Moment) -> Kept:

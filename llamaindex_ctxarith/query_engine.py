@@ -17,6 +17,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index_instrumentation import get_dispatcher
 
 from ctxarith.errors import ArgumentError, Withheld
+from ctxarith.memory.options import whole_number
 from ctxarith.packet.citations import Citations
 from ctxarith.packet.guard import Guard
 from ctxarith.packet.handle import Packet
@@ -101,6 +102,14 @@ class VerifiedQueryEngine(BaseQueryEngine):
     ) -> None:
         if not isinstance(retriever, CtxArithRetriever):
             raise ArgumentError("retriever", retriever, "a CtxArithRetriever, whose corpus makes the packets")
+        whole_number("tokens", tokens, least=1)
+        for name, value, kind in (("task", task, str), ("strict", strict, bool)):
+            if not isinstance(value, kind):
+                raise ArgumentError(name, value, f"a {kind.__name__}")
+        if synthesizer is not None and not isinstance(synthesizer, BaseSynthesizer):
+            raise ArgumentError("synthesizer", synthesizer, "a synthesizer of LlamaIndex")
+        if llm is not None and not isinstance(llm, LLM):
+            raise ArgumentError("llm", llm, "an LLM of LlamaIndex")
         if synthesizer is not None and getattr(synthesizer, "_streaming", False):
             rule = "an answer is checked before it leaves, so it cannot be streamed: leave streaming=True out"
             raise ArgumentError("synthesizer", synthesizer, rule)

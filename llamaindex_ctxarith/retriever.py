@@ -16,7 +16,7 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index_instrumentation import get_dispatcher
 
 from ctxarith.corpus import Corpus
-from ctxarith.errors import ArgumentError
+from ctxarith.errors import ArgumentError, PrincipalRequired
 from ctxarith.evidence import Hit
 from ctxarith.options import Options
 from ctxarith.policy import Principal
@@ -174,11 +174,15 @@ class CtxArithRetriever(BaseRetriever):
         Raises:
             ArgumentError: the store is not over a Chroma collection.
         """
+        collection = getattr(vector_store, "client", None)
+        if collection is None:
+            raise ArgumentError(
+                "vector_store", vector_store, "a ChromaVectorStore, such as index.vector_store"
+            )
         given = dict(options or {})
         path: str | Path | None = given.pop("path", None)
         own: Any = _options(given, embed_model or given.get("embedder") or Settings.embed_model)
         own["slots"] = WrittenSlots(own.get("slots"), own.get("subject_key"))
-        collection = vector_store.client
         corpus = Corpus.adopt(collection, fields=fields, mode=mode, path=path, **own)
         retriever = cls(corpus, **asked)
         if fields is None or fields.get("id") is None:
@@ -195,10 +199,14 @@ class CtxArithRetriever(BaseRetriever):
         if bundle.custom_embedding_strs not in (None, [bundle.query_str]):
             rule = "a corpus embeds the question itself: pass what is to be searched as query_str"
             raise ArgumentError("custom_embedding_strs", bundle.custom_embedding_strs, rule)
-        text, session = question_of(bundle), self.session()
-        if session is None:
-            return self.corpus.retrieve(text, principal=self.caller.principal, **self._asked)
-        return session.retrieve(text, **self._asked)
+        try:
+            text, session = question_of(bundle), self.session()
+            if session is None:
+                return self.corpus.retrieve(text, principal=self.caller.principal, **self._asked)
+            return session.retrieve(text, **self._asked)
+        except PrincipalRequired as error:
+            rule = "in LlamaIndex say it with acting_as(Principal(...)), or principal= of the retriever"
+            raise PrincipalRequired(f"{error}; {rule}") from error
 
     @property
     def caller(self) -> Caller:

@@ -421,3 +421,17 @@ def test_it_tells_of_the_thread_it_takes_and_describes_its_input(alone: CtxArith
     assert [spec.id for spec in alone.config_specs] == ["thread_id"]
     assert alone.get_input_jsonschema()["type"] == "string"
     assert alone.get_name() == "CtxArithRetriever"
+
+
+def test_what_a_request_or_a_retriever_cannot_be_told_is_answered_with_where_it_belongs() -> None:
+    corpus = Corpus.in_memory(embedder=WordEmbedder())
+    corpus.add([{"id": t, "text": "the fee", "tenant": t} for t in ("acme", "beta")])
+    retriever = CtxArithRetriever(corpus=corpus)
+    with pytest.raises(TypeError, match=r"unknown here: principal.*'configurable': \{'principal'"):
+        retriever.invoke("fee", principal=Principal("acme"))
+    with pytest.raises(PrincipalRequired, match=r"\{'configurable': \{'principal'"):
+        retriever.invoke("fee")
+    for name, place in (("scope", "search_kwargs"), ("tokens", "token_budget="), ("slots", "corpus_options")):
+        given: dict[str, Any] = {name: "x"}
+        with pytest.raises(ValidationError, match=place):
+            CtxArithRetriever(corpus=corpus, **given)

@@ -36,7 +36,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 
 from ctxarith import ArgumentError, Corpus, Principal, PrincipalRequired, RuleSlots, rerank
-from llamaindex_ctxarith import ContextNode, CtxArithRetriever, NodeReader, acting_as
+from llamaindex_ctxarith import ContextNode, CtxArithRetriever, NodeReader, PolicyGate, acting_as
 from tests.conftest import NOW
 from tests.fakes import WordEmbedder
 
@@ -387,3 +387,16 @@ def test_a_row_that_has_changed_since_says_nothing_of_its_new_content(theirs: Ch
     assert "secret" not in found["a2"].node.metadata
     retriever.corpus.sync()
     assert ids(retriever.retrieve("annual fee")) == ["a1"]
+
+
+def test_what_is_told_in_the_wrong_place_is_answered_with_the_right_one() -> None:
+    corpus = Corpus.in_memory(embedder=WordEmbedder())
+    corpus.add([{"id": t, "text": "the fee", "tenant": t} for t in ("acme", "beta")])
+    with pytest.raises(PrincipalRequired, match="acting_as"):
+        CtxArithRetriever(corpus).retrieve("fee")
+    with pytest.raises(ArgumentError, match="options="):
+        CtxArithRetriever(corpus, slots=None)  # type: ignore[call-arg]
+    with pytest.raises(ArgumentError, match=r"index\.vector_store"):
+        CtxArithRetriever.from_vector_store(object())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="principal"):
+        PolicyGate(principal={"tenant": "acme"})  # type: ignore[arg-type]

@@ -159,6 +159,7 @@ def opened(path: Any, store: Any) -> tuple[Conversations, bool]:
     missing = sorted(name for name in _METHODS if not callable(getattr(store, name, None)))
     if missing:
         rule = f"no store of conversations, it lacks {', '.join(missing)}; see ctxarith.durable.Conversations"
+        rule += "; a LangGraph store goes into langchain_ctxarith.StoreConversations"
         raise ArgumentError("store", store, rule)
     return store, False
 

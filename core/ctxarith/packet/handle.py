@@ -72,6 +72,9 @@ class Packet:
     ) -> Revalidation:
         """The verdict on reuse by this caller now: deny > unverified > refresh_required > reuse.
 
+        At the present moment a verdict has its effect: text that its owner is denied, or that is stale, is
+        let go for good. `view` only looks.
+
         Args:
             principal: who wants to use it, with today's grants.
             now: the moment; the corpus's clock by default.
