@@ -169,9 +169,9 @@ def systems(data: World, peers: Peers | None, ours: CtxArithRetriever, k: int) -
         callers = {tenant: {"configurable": {"principal": Principal(tenant)}} for tenant in data.tenants}
         return lambda question: retriever.invoke(question.text, callers[question.tenant], **options)
 
-    formula = CtxArithRetriever(corpus=ours.corpus, k=k, search_kwargs={"rank": "composite"})
+    formula = CtxArithRetriever(corpus=ours.corpus, k=k, search_kwargs={"rank": "relevance"})
     asked[OURS] = as_asker(ours)
-    asked["CtxArithRetriever, rank='composite'"] = as_asker(formula)
+    asked["CtxArithRetriever, rank='relevance'"] = as_asker(formula)
     asked[f"CtxArithRetriever, token_budget={BUDGET:_}"] = as_asker(ours, token_budget=BUDGET)
     return [System(name, ask) for name, ask in asked.items()]
 

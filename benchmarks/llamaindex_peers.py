@@ -110,7 +110,7 @@ def ours_of(corpus: Corpus, k: int) -> dict[str, Ask]:
     """Our rows of the first table."""
     return {
         OURS: as_asker(corpus, similarity_top_k=k),
-        "CtxArithRetriever, rank='composite'": as_asker(corpus, similarity_top_k=k, rank="composite"),
+        "CtxArithRetriever, rank='relevance'": as_asker(corpus, similarity_top_k=k, rank="relevance"),
         f"CtxArithRetriever, tokens={BUDGET:_}": as_asker(corpus, similarity_top_k=k, tokens=BUDGET),
     }
 

@@ -37,7 +37,7 @@ def main() -> None:
             "dense": semantic & everyone,
             "RRF (rank='fused')": both >> rrf(),
             "rank='auto', nothing dated": both >> rrf() >> auto(),
-            "relevance of the formula alone": both >> rrf() >> composite(weights=(1, 0, 0)),
+            "rank='relevance'": both >> rrf() >> composite(weights=(1, 0, 0)),
         }
         _table(_corpus(data, None), data, undated)
         _table(_corpus(data, "2026-01-01"), data, {"rank='auto', all of one date": both >> rrf() >> auto()})

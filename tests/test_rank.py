@@ -261,7 +261,7 @@ def test_the_plain_published_form_reads_the_cosine_alone() -> None:
     assert hit.score == 0.8
 
 
-@pytest.mark.parametrize("rank", ["auto", "fused", "composite"])
+@pytest.mark.parametrize("rank", ["auto", "fused", "composite", "relevance"])
 def test_the_record_of_the_identifier_stays_on_top_in_every_order(corpus: Corpus, rank: str) -> None:
     corpus.add(
         [
@@ -314,3 +314,12 @@ def test_settings_out_of_range_are_refused_by_name(arguments: dict[str, Any], na
 def test_an_unknown_rank_is_refused_by_name(three: Corpus, rank: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^rank="):
         three.retrieve(QUERY, rank=rank)
+
+
+def test_relevance_alone_hears_no_date_and_spells_out_as_the_formula_without_the_rest(three: Corpus) -> None:
+    assert ids(three.retrieve(QUERY, rank="relevance")) == ["b", "a", "c"]
+    assert ids(three.retrieve(QUERY, rank="composite")) == ids(ranked(three, composite()))
+    assert ids(three.retrieve(QUERY, rank="relevance")) == ids(ranked(three, composite(weights=(1, 0, 0))))
+    old = near({"x": 0.9, "y": 0.8}, record("x", created_at=days_ago(900)), record("y", created_at=NOW))
+    assert ids(old.retrieve(QUERY, rank="composite")) == ["y", "x"]
+    assert ids(old.retrieve(QUERY, rank="relevance")) == ["x", "y"]

@@ -31,7 +31,7 @@ WhereText = Annotated[str | None, typer.Option("--where", help='A filter as JSON
 Top = Annotated[int, typer.Option(help="At most this many records.")]
 Tokens = Annotated[int, typer.Option(help="At most this many tokens.")]
 AsOf = Annotated[str | None, typer.Option(help="The time that the question is about, ISO 8601.")]
-Rank = Annotated[str, typer.Option(help="auto, fused or composite.")]
+Rank = Annotated[str, typer.Option(help="auto, fused, composite or relevance.")]
 Words = Annotated[str, typer.Option(help="plain; exact: quoted phrases and codes must occur; fuzzy_prefix.")]
 Auditors = Annotated[
     list[str] | None,

@@ -17,7 +17,13 @@ from ctxarith.where import Where, where
 
 ScopeLike = str | Scope | Sequence[str] | None
 
-_RANKS = ("auto", "fused", "composite")
+# How each way to rank orders what was fused; "fused" leaves it.
+_RANKS: dict[str, Stage | None] = {
+    "auto": auto(),
+    "fused": None,
+    "composite": composite(),
+    "relevance": composite(weights=(1, 0, 0)),
+}
 _WORDS = ("plain", "exact", "fuzzy_prefix")
 
 
@@ -80,8 +86,9 @@ class Question:
         pipeline = (found if self.include_superseded else found - superseded) >> rrf(group_by=self.group_by)
         if self.reranking is not None:
             pipeline = pipeline >> self.reranking
-        if self.rank != "fused":
-            pipeline = pipeline >> (auto() if self.rank == "auto" else composite())
+        stage = _RANKS[self.rank]
+        if stage is not None:
+            pipeline = pipeline >> stage
         if self.top is not None:
             pipeline = pipeline >> top(self.top)
         return pipeline >> budget(self.tokens, template=self.template, order=self.order)
