@@ -68,7 +68,7 @@ class Corpus(Running):
             top: at most this many records; `None` for no limit.
             tokens: at most this many tokens in `Result.text`; `None` for no limit.
             as_of: the time that the question is about.
-            rank: "auto", "fused", "composite", or "relevance" for the formula's relevance alone, without dates.
+            rank: "auto", "fused", "composite", or "relevance", which is the formula's without the rest of it.
             words: "exact" where quoted phrases and identifiers must occur; "fuzzy_prefix" for words that
                 may be misspelt or unfinished.
             rerank: read the best hits (50, or this many) with the corpus's `reranker` before ranking.
