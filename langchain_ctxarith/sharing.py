@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ctxarith.conversation import ConversationKey
+from ctxarith.stores.lock import OneAtATime
 from langchain_ctxarith.items import Namespace
 from langchain_ctxarith.turns import Turns
 
@@ -29,24 +30,9 @@ class Shared:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.claims: dict[ThreadName, Claim] = {}
+        self.claims: dict[ThreadName, OneAtATime] = {}
         self.turns: OrderedDict[ThreadName, Turns] = OrderedDict()
         self.keys: dict[tuple[Namespace, int], ConversationKey] = {}
-
-
-class Claim:
-    """The right to summarise a thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def take(self) -> bool:
-        """Whether it was free."""
-        return self._lock.acquire(blocking=False)
-
-    def release(self) -> None:
-        """Let another take it."""
-        self._lock.release()
 
 
 _BY_STORE: WeakKeyDictionary[BaseStore, Shared] = WeakKeyDictionary()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ctxarith.conversation import SYSTEM, USER, ConversationKey, Message, Summary
 from ctxarith.durable import Conversations, Head, Lock
 from ctxarith.errors import ArgumentError
+from ctxarith.stores.lock import OneAtATime
 from ctxarith.transcript import message_as_json, summary_as_json, summary_from_json
 from langchain_ctxarith.items import Items, Namespace, label
-from langchain_ctxarith.sharing import Claim, shared_by
+from langchain_ctxarith.sharing import shared_by
 from langchain_ctxarith.turns import Turns, claimed, turn_name
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class StoreConversations:
     def claim(self, key: ConversationKey) -> Lock:
         """What keeps every other handle in this process from summarising this thread."""
         with self._shared.lock:
-            return self._shared.claims.setdefault((self._root, key), Claim())
+            return self._shared.claims.setdefault((self._root, key), OneAtATime())
 
     def close(self) -> None:
         """Does nothing: the store is its owner's to close."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from ctxarith.conversation import ConversationKey, Message, Summary
 from ctxarith.durable import Head, Lock
 from ctxarith.errors import StoreError
-from ctxarith.stores.lock import WriterLock
+from ctxarith.stores.lock import OneAtATime, WriterLock
 from ctxarith.transcript import message_as_json, message_from_json, summary_as_json, summary_from_json
 
 FILE, LOCKS = "conversations.sqlite", "conversations.locks"
@@ -54,7 +54,7 @@ class SqliteConversations:
     def __init__(self, folder: str | Path | None = None) -> None:
         self._lock = threading.Lock()
         self._folder = None if folder is None else Path(folder)
-        self._claims: dict[ConversationKey, _ThreadLock] = {}
+        self._claims: dict[ConversationKey, OneAtATime] = {}
         try:
             if self._folder is not None:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ class SqliteConversations:
         """What keeps every other process and handle from summarising this thread."""
         if self._folder is None:
             with self._lock:
-                return self._claims.setdefault(key, _ThreadLock())
+                return self._claims.setdefault(key, OneAtATime())
         folder = self._folder / LOCKS
         try:
             folder.mkdir(exist_ok=True)
@@ -189,19 +189,6 @@ class SqliteConversations:
                 return action()
             except sqlite3.Error as error:
                 raise StoreError(f"the conversations in {self._path!r} failed: {error}") from error
-
-
-class _ThreadLock:
-    """For a thread that no other process can reach."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def take(self) -> bool:
-        return self._lock.acquire(blocking=False)
-
-    def release(self) -> None:
-        self._lock.release()
 
 
 def _named(key: ConversationKey) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 from ctxarith.errors import StoreError
@@ -48,3 +49,18 @@ class NoLock:
 
     def release(self) -> None:
         """Nothing to do."""
+
+
+class OneAtATime:
+    """For what no other process can reach: the right is one handle's at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Whether it was free."""
+        return self._lock.acquire(blocking=False)
+
+    def release(self) -> None:
+        """Let another take it."""
+        self._lock.release()
