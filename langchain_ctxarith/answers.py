@@ -10,14 +10,11 @@ from typing import Any
 from langchain.agents.middleware.types import ModelResponse
 from langchain_core.messages import AIMessage
 
-from ctxarith.corpus import Corpus
 from ctxarith.errors import Withheld
 from ctxarith.instant import iso
 from ctxarith.packet.citations import Citations, cited
-from ctxarith.packet.handle import Packet
 from ctxarith.packet.manifest import Member
 from ctxarith.packet.verdict import REFRESH
-from ctxarith.policy import Principal
 from langchain_ctxarith.evidence import (
     AT,
     CITATIONS,
@@ -33,6 +30,7 @@ from langchain_ctxarith.evidence import (
     citations,
     told,
 )
+from langchain_ctxarith.serving import Fresh
 
 WITHHELD = "The evidence for this answer changed while it was written, so it is withheld. Please ask again."
 
@@ -42,15 +40,13 @@ class Served:
     """What a model was given for one call.
 
     Args:
-        packet: the evidence that was placed before the question.
-        stage: which stage of the thread's session found it, "cited" or "corpus".
+        fresh: the evidence that was placed before the question.
         numbered: its records, in the order of their marks; without one, those of the turn's only result.
         found: the records of the tools' results in this turn.
         earlier: what the messages before this turn rest on.
     """
 
-    packet: Packet | None = None
-    stage: str = ""
+    fresh: Fresh | None = None
     numbered: tuple[Held, ...] = ()
     found: tuple[Held, ...] = ()
     earlier: tuple[Held, ...] = ()
@@ -61,7 +57,12 @@ class Served:
         Also what it cites of what was said before; and all of that, if it was served nothing in its turn.
         """
         own = (*self.numbered, *self.found)
-        cited = [one for one in self.earlier if one.member in found.supported.values()]
+        named = {mark.rpartition("@")[0] for mark in found.wrong_version}
+        cited = [
+            one
+            for one in self.earlier
+            if one.member in found.supported.values() or named & {one.source_id, one.id}
+        ]
         return tuple(dict.fromkeys((*own, *(cited if own else self.earlier))))
 
     @property
@@ -78,14 +79,9 @@ def answer_of(response: ModelResponse[Any]) -> AIMessage | None:
     return next((one for one in reversed(response.result) if isinstance(one, AIMessage)), None)
 
 
-def objections(served: Served, corpus: Corpus, principal: Principal | None) -> tuple[str, ...]:
-    """Why an answer may not leave now; nothing if it may.
-
-    Its packet must hold, the results of this turn must be what they were, and what was said before must
-    still rest on what is the caller's.
-    """
-    why = () if served.packet is None else served.packet.revalidate(principal).why
-    standing = Standing(corpus, principal, (*served.found, *served.earlier))
+def objections(served: Served, standing: Standing) -> tuple[str, ...]:
+    """Why an answer may not leave now, its packet aside: what else it rests on must stand as it did."""
+    why: tuple[str, ...] = ()
     if standing.of(served.found) != CURRENT:
         why = (*why, "what a tool found in this turn has changed")
     if standing.of(served.earlier) != CURRENT:
@@ -110,8 +106,8 @@ def noted(
         WRONG_VERSION: list(found.wrong_version),
         UNCITED: len(found.uncited),
     }
-    if served.packet is not None:
-        note |= {"packet_id": served.packet.manifest.packet_id, "stage": served.stage}
+    if served.fresh is not None:
+        note |= {"packet_id": served.fresh.packet.manifest.packet_id, "stage": served.fresh.stage}
     before = answer.response_metadata.get(KEY)
     if isinstance(before, Mapping):
         known = note[CITATIONS]

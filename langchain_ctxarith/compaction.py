@@ -26,6 +26,8 @@ from langchain_ctxarith.spoken import window_messages
 CAPACITY = 256
 # Where integrations keep what a model thinks before it answers.
 _THOUGHT = "reasoning_content"
+# What else they keep beside a message is a name or a flag.
+_SHORT = 200
 
 Key = tuple[str, ...]
 
@@ -145,10 +147,13 @@ def _laid_out(shown: Sequence[BaseMessage]) -> Compacted:
 
 def _light(message: BaseMessage) -> BaseMessage:
     """A message without what its model thought then: no provider wants that back, and nothing counts it."""
-    if _THOUGHT not in message.additional_kwargs:
-        return message
-    kept = {name: value for name, value in message.additional_kwargs.items() if name != _THOUGHT}
-    return message.model_copy(update={"additional_kwargs": kept})
+    kept = {name: told for name, told in message.additional_kwargs.items() if len(str(told)) <= _SHORT}
+    kept.pop(_THOUGHT, None)
+    return (
+        message.model_copy(update={"additional_kwargs": kept})
+        if kept != message.additional_kwargs
+        else message
+    )
 
 
 def _times(messages: Sequence[BaseMessage]) -> list[datetime | None]:

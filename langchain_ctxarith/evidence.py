@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ctxarith.corpus import Corpus
-from ctxarith.model import Record
+from ctxarith.evidence import Hit
+from ctxarith.index.retirement import RETIRED
 from ctxarith.packet.handle import Packet
 from ctxarith.packet.manifest import Member
 from ctxarith.policy import Principal
 from ctxarith.run import Result
+from langchain_ctxarith.retriever import CtxArithRetriever
 
 # Under `response_metadata` of an answer: what it rests on and cites. No provider is sent it.
 KEY = "ctxarith"
@@ -31,13 +32,17 @@ CURRENT, CHANGED, GONE = "current", "changed", "gone"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A record behind a message: its key, its source, and the hash of what was shown of it."""
+    """A record behind a message: its key, its source, the hash of what was shown, and how it stood then.
+
+    `state` is empty for a record that stood whole, else "superseded", or what of it was out of date.
+    """
 
     tenant: str
     id: str
     source_id: str
     version: str
     content_hash: str
+    state: str = ""
 
     @property
     def name(self) -> str:
@@ -58,11 +63,19 @@ def packed(
     return corpus.packet(answer, principal=principal, task=task, top=max(len(answer.hits), 1), tokens=bound)
 
 
-def held_by(packet: Packet) -> tuple[Held, ...]:
-    """The records of a packet, in the order of its marks."""
+def held_by(packet: Packet, answer: Result) -> tuple[Held, ...]:
+    """The records of an answer's packet, in the order of its marks."""
     kept = packet.stored
+    shown = {(hit.id, hit.record.version): _shown_as(hit) for hit in answer.hits}
     return tuple(
-        Held(kept.manifest.tenant, holding.id, member.source_id, member.version, holding.content_hash)
+        Held(
+            kept.manifest.tenant,
+            holding.id,
+            member.source_id,
+            member.version,
+            holding.content_hash,
+            shown.get((holding.id, holding.version), ""),
+        )
         for member, holding in zip(kept.manifest.members, kept.holdings, strict=True)
     )
 
@@ -117,39 +130,50 @@ def only_result(messages: Sequence[BaseMessage], standing: Standing) -> tuple[He
 
 
 class Standing:
-    """One look at many records, for one caller at one moment.
+    """One look at many records, for one caller at one moment, as the retriever looks at them.
 
     Args:
-        corpus: where they are.
+        retriever: whose corpus they are of.
         principal: who asks, with today's rights.
         held: the records to look at.
     """
 
-    def __init__(self, corpus: Corpus, principal: Principal | None, held: Iterable[Held]) -> None:
+    def __init__(
+        self, retriever: CtxArithRetriever, principal: Principal | None, held: Iterable[Held]
+    ) -> None:
         ids = list(dict.fromkeys(one.id for one in held))
-        get = partial(corpus.get, ids, principal=principal, versions=True)
-        self._permitted = {_shown(record) for record in (get() if ids else ())}
-        self._current = {_shown(record) for record in (get(current=True) if ids else ())}
+        as_of = retriever.search_kwargs.get("as_of")
+        stands = retriever.corpus.standing(ids, principal=principal, as_of=as_of) if ids else []
+        self._states = {
+            (*one.record.key, one.record.content_hash or ""): _state(one.superseded, one.outdated)
+            for one in stands
+        }
 
     def of(self, held: Sequence[Held]) -> str:
         """The worst of some records: `GONE` if what was shown of one is not the caller's to see now.
 
         A record that was corrected under its version is gone too: nobody can tell any more whether what was
-        shown of it would be the caller's. `CHANGED` if all may be seen and one is superseded.
+        shown of it would be the caller's. `CHANGED` if all may be seen and one does not stand as it stood.
         """
-        shown = [(one.tenant, one.id, one.version, one.content_hash) for one in held]
-        if not self._permitted.issuperset(shown):
+        states = [self._states.get((one.tenant, one.id, one.version, one.content_hash)) for one in held]
+        if None in states:
             return GONE
-        return CURRENT if self._current.issuperset(shown) else CHANGED
+        same = all(state == one.state for state, one in zip(states, held, strict=True))
+        return CURRENT if same else CHANGED
 
 
-def _shown(record: Record) -> tuple[str, str, str, str]:
-    return (*record.key, record.content_hash or "")
+def _shown_as(hit: Hit) -> str:
+    outdated = {slot.attribute for slot in hit.stale_slots}
+    return _state(RETIRED in hit.flags, tuple(sorted(outdated)))
+
+
+def _state(superseded: bool, outdated: Sequence[str]) -> str:
+    return "superseded" if superseded else f"outdated: {', '.join(outdated)}" if outdated else ""
 
 
 def _read(plain: Any) -> Held:
     """A record of a message. One that is not ours to read rests on nothing that is here, and is gone."""
-    fields = ("tenant", "id", "source_id", "version", "content_hash")
+    fields = ("tenant", "id", "source_id", "version", "content_hash", "state")
     if isinstance(plain, Mapping) and all(isinstance(plain.get(name), str) for name in fields):
         return Held(*(plain[name] for name in fields))
     return Held("", "", "", "", "")

@@ -5,6 +5,7 @@ Without `langchain` the import raises `MissingExtra`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig, run_in_executor
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import ensure_config, patch_config, set_config_context
 
 from ctxarith.errors import ArgumentError, MissingExtra
 from ctxarith.memory.options import SMALLEST, MemoryOptions, whole_number
@@ -27,7 +28,7 @@ from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, Mod
 from langchain_ctxarith.answers import Served, answer_of, noted, objections, withheld
 from langchain_ctxarith.caller import principal_of, thread_of
 from langchain_ctxarith.compaction import Histories
-from langchain_ctxarith.evidence import Standing, all_behind, held_by, only_result, seen_behind
+from langchain_ctxarith.evidence import Standing, all_behind, only_result, seen_behind
 from langchain_ctxarith.placing import split, with_evidence, with_summary
 from langchain_ctxarith.retriever import CtxArithRetriever
 from langchain_ctxarith.serving import Call, Serving
@@ -129,7 +130,9 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         config = ensure_config()
         for left in range(self._retries, -1, -1):
             prepared, served = self._prepared(request, config)
-            response = self._checked(handler(prepared), served, config, last=not left)
+            with set_config_context(self._quiet(config)) as context:
+                answered = context.run(handler, prepared)
+            response = self._checked(answered, served, config, last=not left)
             if response is not None:
                 return response
         raise AssertionError("unreachable")
@@ -143,7 +146,8 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         config = ensure_config()
         for left in range(self._retries, -1, -1):
             prepared, served = await run_in_executor(None, self._prepared, request, config)
-            answered = await handler(prepared)
+            with set_config_context(self._quiet(config)) as context:
+                answered = await asyncio.create_task(_awaited(handler(prepared)), context=context)
             check = partial(self._checked, answered, served, config, last=not left)
             response = await run_in_executor(None, check)
             if response is not None:
@@ -159,7 +163,7 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], config: RunnableConfig
     ) -> tuple[ModelRequest[Any], Served]:
         call = self._call(config)
-        standing = Standing(self.retriever.corpus, call.principal, all_behind(request.messages))
+        standing = Standing(self.retriever, call.principal, all_behind(request.messages))
         past, turn = split(readable(request.messages, standing))
         system, shown = request.system_message, past
         if self._histories is not None:
@@ -168,9 +172,8 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         fresh, page = self._serving.evidence(call, turn) if self._injects and turn else (None, "")
         earlier, present = split(request.messages)
         served = Served(
-            packet=None if fresh is None else fresh.packet,
-            stage="" if fresh is None else fresh.stage,
-            numbered=only_result(present, standing) if fresh is None else held_by(fresh.packet),
+            fresh=fresh,
+            numbered=only_result(present, standing) if fresh is None else fresh.held,
             found=seen_behind(present, standing),
             earlier=seen_behind(earlier, standing),
         )
@@ -187,7 +190,7 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
             return response
         call = self._call(config)  # the caller's rights may be others by now
         says = answer.text.strip() or not answer.tool_calls or response.structured_response is not None
-        if says and (why := objections(served, self.retriever.corpus, call.principal)):
+        if says and (why := self._objections(served, call)):
             return withheld(response, answer, served, why) if last else None
         made, found = noted(response, answer, served, self._clock())
         if call.thread is not None and found.supported:
@@ -195,16 +198,30 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
             self.retriever.record_citations(call.thread, sources, config=config)
         return made
 
+    def _objections(self, served: Served, call: Call) -> tuple[str, ...]:
+        fresh = () if served.fresh is None else self._serving.objections(call, served.fresh)
+        standing = Standing(self.retriever, call.principal, (*served.found, *served.earlier))
+        return (*fresh, *objections(served, standing))
+
     def _call(self, config: RunnableConfig) -> Call:
         retriever = self.retriever
         principal = principal_of(config, retriever.principal)
         return Call(config, principal, thread_of(config, config.get("metadata"), retriever.thread_key))
 
-    def _held_back(self, model: BaseChatModel) -> BaseChatModel:
+    def _quiet(self, config: RunnableConfig) -> RunnableConfig:
+        """The config under which the model runs: whichever it is, and whoever has exchanged it."""
         if not self._holds:
+            return config
+        quiet = patch_config(config)
+        quiet["tags"] = [*(config.get("tags") or ()), _NO_STREAM]
+        return quiet
+
+    def _held_back(self, model: BaseChatModel) -> BaseChatModel:
+        if not self._holds or not isinstance(model, BaseChatModel):
             return model
-        if not isinstance(model, BaseChatModel):
-            # One that is chosen at run time, of `init_chat_model`.
-            made: Any = model.with_config(tags=[_NO_STREAM])
-            return made if hasattr(made, "bind_tools") else model
-        return model.model_copy(update={"tags": [*(model.tags or []), _NO_STREAM], "disable_streaming": True})
+        # So that `astream_events` shows no token either.
+        return model.model_copy(update={"disable_streaming": True})
+
+
+async def _awaited(answer: Awaitable[ModelResponse[Any]]) -> ModelResponse[Any]:
+    return await answer

@@ -13,10 +13,11 @@ from langchain_core.runnables import RunnableConfig
 
 from ctxarith.errors import Withheld
 from ctxarith.packet.handle import Packet
-from ctxarith.packet.verdict import REUSE
+from ctxarith.packet.verdict import REFRESH, REUSE
 from ctxarith.policy import Principal
+from ctxarith.session import CORPUS
 from langchain_ctxarith.compaction import Key
-from langchain_ctxarith.evidence import held_by, packed
+from langchain_ctxarith.evidence import Held, held_by, packed
 from langchain_ctxarith.retriever import CtxArithRetriever
 from langchain_ctxarith.tool import NOTHING
 
@@ -44,9 +45,19 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """The packet of a turn, the stage of the thread's session that found it, and how many were found."""
+    """The evidence for a turn.
 
+    Args:
+        question: of the user.
+        packet: made of what was found.
+        held: its records, in the order of their marks.
+        stage: which stage of the thread's session found them, "cited" or "corpus".
+        found: how many records there were, shown or not.
+    """
+
+    question: str
     packet: Packet
+    held: tuple[Held, ...]
     stage: str
     found: int
 
@@ -77,19 +88,34 @@ class Serving:
         name = None if call.key is None or turn[0].id is None else (*call.key, turn[0].id, question)
         fresh = None if name is None else self._made.get(name)
         if fresh is None or fresh.packet.revalidate(call.principal).verdict != REUSE:
-            fresh = self._retrieved(call, question)
+            # What is asked again has changed: what the thread has cited is not enough then.
+            fresh = self._retrieved(call, question, whole=fresh is not None)
             self._keep(name, fresh)
         try:
             page = fresh.packet.render(call.principal)
-            return fresh, page if held_by(fresh.packet) else TOO_LONG if fresh.found else NOTHING
+            return fresh, page if fresh.held else TOO_LONG if fresh.found else NOTHING
         except Withheld as error:
             return None, f"(Evidence is withheld: {error})"
 
-    def _retrieved(self, call: Call, question: str) -> Fresh:
-        answer = self._retriever.retrieve_evidence(question, config=call.config)
+    def objections(self, call: Call, fresh: Fresh) -> tuple[str, ...]:
+        """Why evidence may not be used any more; nothing if the same would be found and shown now."""
+        found = fresh.packet.revalidate(call.principal)
+        if found.verdict == REFRESH:
+            again = self._retrieved(call, fresh.question, whole=True)
+            if again.held == fresh.held:
+                return ()
+        return found.why
+
+    def _retrieved(self, call: Call, question: str, *, whole: bool) -> Fresh:
+        config, key = call.config, self._retriever.thread_key
+        if whole and key is not None:
+            kept = {name: one for name, one in config.get("configurable", {}).items() if name != key}
+            config = {**config, "configurable": kept, "metadata": {}}
+        answer = self._retriever.retrieve_evidence(question, config=config)
         corpus, task = self._retriever.corpus, call.thread or ""
         packet = packed(answer, corpus, call.principal, task=task, tokens=self._tokens)
-        return Fresh(packet, answer.trace.stage, len(answer.hits))
+        stage = CORPUS if whole else answer.trace.stage
+        return Fresh(question, packet, held_by(packet, answer), stage, len(answer.hits))
 
     def _keep(self, name: tuple[Any, ...] | None, fresh: Fresh) -> None:
         if name is None:

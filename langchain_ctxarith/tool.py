@@ -10,6 +10,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
+from ctxarith.errors import Withheld
 from langchain_ctxarith.caller import principal_of
 from langchain_ctxarith.documents import as_documents
 from langchain_ctxarith.evidence import DOCUMENTS, EVIDENCE, MANIFEST, held_by, packed, told
@@ -50,14 +51,19 @@ def as_agent_tool(
 
     def look_up(query: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
         answer = retriever.retrieve_evidence(query, config=config)
+        principal = principal_of(config, retriever.principal)
+        packet = packed(answer, retriever.corpus, principal)
+        try:
+            packet.revalidate(principal).check()
+        except Withheld as error:
+            return f"(Evidence is withheld: {error})", {DOCUMENTS: [], EVIDENCE: []}
         documents = as_documents(
             answer, fields=retriever.fields, passages=retriever.passages, evidence=retriever.evidence
         )
-        packet = packed(answer, retriever.corpus, principal_of(config, retriever.principal))
         artifact = {
             DOCUMENTS: documents,
             MANIFEST: json.loads(packet.manifest.as_json()),
-            EVIDENCE: told(held_by(packet)),
+            EVIDENCE: told(held_by(packet, answer)),
         }
         return answer.text if documents else NOTHING, artifact
 

@@ -25,7 +25,7 @@ def readable(messages: Sequence[BaseMessage], standing: Standing) -> list[BaseMe
 
     * A result of our tool stays while all of its records stand as they were shown.
     * An answer stays while all the records that it rests on are the caller's, and none that it says something
-      of has changed: those that it cites, if every sentence has a mark, and otherwise all.
+      of stands otherwise: those that it cites, if every sentence has a mark, and otherwise all.
     * Else a placeholder stands there, so that no call loses its result and no answer its question. Results of
       an answer's own calls go with it, since tools repeat what they are told.
     * Marks such as [2], which begin anew in each turn, become source and version, which do not.
@@ -37,7 +37,7 @@ def readable(messages: Sequence[BaseMessage], standing: Standing) -> list[BaseMe
         if isinstance(message, ToolMessage) and message.tool_call_id in lost:
             read.append(message.model_copy(update={"content": RESULT, "artifact": None}))
             continue
-        if isinstance(message, AIMessage) and standing.of(held) == GONE:
+        if isinstance(message, AIMessage) and _is_lost(message, standing):
             lost |= {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
         read.append(_readable(message, held, standing))
     return read
@@ -54,16 +54,19 @@ def _readable(message: BaseMessage, held: Sequence[Held], standing: Standing) ->
         return message.model_copy(update={"content": content, "artifact": None})
     if not isinstance(message, AIMessage):
         return message
-    if standing.of(held) == GONE:
-        return _placeholder(message, [{**call, "args": {}} for call in message.tool_calls])
-    if message.text.strip() and standing.of(stated(message)) == CHANGED:
-        return _placeholder(message, message.tool_calls)
+    if _is_lost(message, standing):
+        return _placeholder(message)
     return message.model_copy(update={"content": _marked(message.content, citations(message), _MARKS)})
 
 
-def _placeholder(message: AIMessage, calls: Sequence[Any]) -> AIMessage:
-    """Nothing of what was said is left, a provider's own copies of it included."""
-    return AIMessage(ANSWER, id=message.id, name=message.name, tool_calls=list(calls))
+def _is_lost(message: AIMessage, standing: Standing) -> bool:
+    return standing.of(behind(message)) == GONE or standing.of(stated(message)) == CHANGED
+
+
+def _placeholder(message: AIMessage) -> AIMessage:
+    """Nothing of what was said is left, the arguments of its calls and a provider's own copies included."""
+    calls = [{**call, "args": {}} for call in message.tool_calls]
+    return AIMessage(ANSWER, id=message.id, name=message.name, tool_calls=calls)
 
 
 def _marked(content: Any, named: Mapping[str, str], mark: re.Pattern[str]) -> Any:

@@ -68,6 +68,7 @@ def answers(
         found[f"grouped: {question}"] = said(corpus.run(pipeline, question, principal=principal))
     found["facts"] = [corpus.history(*fact, principal=principal) for fact in facts]
     found["get"] = corpus.get(ids, principal=principal)
+    found["standing"] = corpus.standing(ids, principal=principal)
     found["counts"] = [corpus.count(condition, principal=principal) for condition in conditions]
     return found
 

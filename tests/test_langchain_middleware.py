@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from blockbuster import blockbuster_ctx
 from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware
+from langchain.agents.middleware import ModelFallbackMiddleware, SummarizationMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -546,6 +546,128 @@ def test_several_marks_in_one_bracket_become_names_and_links_stay(corpus: Corpus
     bench.ask("And?")
     text = history_of(bench.model.requests[-1])[-1].text
     assert text == f"Both [{first['source_id']}@1, {second['source_id']}@1], see [1](http://x)."
+
+
+# What stands otherwise than it stood.
+
+
+def test_a_record_that_is_partly_out_of_date_is_another_than_the_one_that_was_shown(corpus: Corpus) -> None:
+    slots = [{"subject": "lathe", "attribute": name, "value": "x"} for name in ("fee", "length")]
+    corpus.add([fee("acme", 5, "Lathe lessons cost OLD and last 2 h.", created_at="2026-01-01", slots=slots)])
+    bench = Bench(corpus, say=lambda _: "They cost OLD [acme-5@1].")
+    bench.ask("lathe lessons")
+    newer = fee("acme", 6, "Lathe lessons cost NEW.", created_at="2026-02-01", slots=slots[:1])
+    corpus.add([newer])
+    bench.ask("lathe lessons, again?")
+    assert "OLD" not in as_sent(history_of(bench.model.requests[-1]))
+    assert "out of date here: fee" in bench.model.requests[-1][-1].text
+
+
+@pytest.mark.parametrize("asked", [{"include_superseded": True}, {"as_of": "2026-01-15"}])
+def test_what_is_asked_for_as_it_was_stays_as_it_was(corpus: Corpus, asked: dict[str, Any]) -> None:
+    corpus.add([lathe(5, 500, 1), lathe(6, 550, 2)])
+    for context in ("tool", "inject"):
+        bench = Bench(corpus, say=looking_up("lathe lessons"), options={"context": context})
+        bench.retriever.search_kwargs = asked
+        if context == "inject":
+            bench.model.say = lambda _: "They cost 500 EUR [acme-5]."
+        bench.ask("lathe lessons")
+        bench.ask("lathe lessons, again?")
+        assert RESULT not in bench.model.last
+        assert ANSWER not in bench.model.last
+
+
+def test_a_superseded_structured_answer_is_gone_with_its_arguments(corpus: Corpus) -> None:
+    class Fee(BaseModel):
+        amount: str
+
+    corpus.add([lathe(5, 500, 1)])
+    bench = Bench(
+        corpus,
+        say=lambda _: calling("Fee", "c1", amount="OLD"),
+        more={"response_format": ToolStrategy(Fee)},
+    )
+    bench.ask("lathe lessons")
+    corpus.add([lathe(6, 550, 2)])
+    bench.model.say = lambda _: calling("Fee", "c2", amount="new")
+    bench.ask("again?")
+    assert "OLD" not in bench.model.last
+
+
+def test_what_is_asked_again_for_new_evidence_finds_it_outside_the_cited_set(corpus: Corpus) -> None:
+    def say(messages: list[BaseMessage]) -> str:
+        if "222 EUR" not in messages[-1].text:
+            corpus.add([fee("acme", 60, "The fee of acme for course 2 is 222 EUR.", created_at=NOW)])
+            return "200 EUR [1]."
+        return "222 EUR [1]."
+
+    assert Bench(corpus, say=say).ask("The fee of acme for course 2").content == "222 EUR [1]."
+
+
+def test_writes_that_change_nothing_of_what_is_found_hold_nothing_back(corpus: Corpus) -> None:
+    numbers = iter(range(5_000, 6_000))
+
+    def say(messages: list[BaseMessage]) -> str:
+        corpus.add([fee("acme", next(numbers), "Bananas are yellow.")])
+        return "200 EUR [1]."
+
+    for thread_key in ("thread_id", None):
+        bench = Bench(corpus, say=say, more={"retriever": {"thread_key": thread_key}})
+        assert bench.ask("The fee of acme for course 2").content == "200 EUR [1]."
+        assert len(bench.model.requests) == 1
+
+
+def test_a_collection_that_nobody_has_looked_at_gives_no_tool_its_text(
+    chroma_server: ChromaProcess, tmp_path: Path
+) -> None:
+    collection = chroma_server.collection()
+    collection.add(
+        ids=["a"], documents=["the fee is SECRET"], embeddings=[[1.0] * 64], metadatas=[{"k": "x"}]
+    )
+    for synced in (True, False):
+        corpus = Corpus.adopt(
+            collection, mode="followed", path=tmp_path / "c", embedder=WordEmbedder(), clock=lambda: NOW
+        )
+        if synced:
+            corpus.sync()
+        bench = Bench(corpus, say=looking_up("fee"), options={"context": "tool"})
+        bench.ask("the fee", Principal("default"))
+        assert ("SECRET" in bench.model.last) is synced
+        corpus.close()
+
+
+class Bound(Talker):
+    """Binds its tools as most integrations do, which loses what was bound before."""
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        return self.bind(tools=[one.name for one in tools])
+
+
+@pytest.mark.parametrize("wrapped", ["bound", "with_retry", "exchanged by an inner middleware"])
+def test_no_model_however_it_is_wrapped_streams_what_is_not_checked(corpus: Corpus, wrapped: str) -> None:
+    @tool
+    def ping() -> str:
+        """Answer."""
+        return "pong"
+
+    def say(messages: list[BaseMessage]) -> str:
+        if "200 EUR" in messages[-1].text:
+            corpus.add([fee("acme", 2, "The fee of acme for course 2 is 222 EUR.")])
+            return "SECRET [1]."
+        return "It is 222 EUR [1]."
+
+    model = Bound(say=say)
+    middleware: list[Any] = [CtxArithMiddleware(CtxArithRetriever(corpus=corpus, k=2, principal=ACME))]
+    used: Any = {"bound": model.bind(stop=["x"]), "with_retry": model.with_retry()}.get(wrapped, model)
+    tools = [] if wrapped == "with_retry" else [ping]
+    if wrapped.startswith("exchanged"):
+        middleware.append(ModelFallbackMiddleware(model))
+        used = Bound(say=lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
+    agent: Any = create_agent(used, tools=tools, middleware=middleware, checkpointer=InMemorySaver())
+    asked = {"messages": [HumanMessage("The fee for course 2")]}
+    config = {"configurable": {"thread_id": "t"}}
+    shown = "".join(chunk.text for chunk, _ in agent.stream(asked, config, stream_mode="messages"))
+    assert ("SECRET" in shown, "222 EUR" in shown) == (False, True)
 
 
 # Tools.

@@ -851,3 +851,18 @@ def test_a_retirement_survives_reopening(tmp_path: Path) -> None:
         after = corpus.retrieve("fee")
     assert (after.hits, after.drops, after.text) == (before.hits, before.drops, before.text)
     assert retired(after) == {"old": ("link",)}
+
+
+def test_how_records_stand_is_told_version_by_version(memory: Corpus) -> None:
+    slots = [Slot("lathe", "fee", "1"), Slot("lathe", "length", "2")]
+    memory.add([record("old", slots=slots, created_at="2026-01-01")])
+    memory.add([record("old", version="2", slots=slots, created_at="2026-01-02")])
+    memory.add([record("new", slots=slots[:1], created_at="2026-02-01")])
+    stands = memory.standing(["new", "nobody", "old"])
+    assert [(one.record.id, one.record.version, one.superseded, one.outdated) for one in stands] == [
+        ("new", "1", False, ()),
+        ("old", "1", True, ()),
+        ("old", "2", False, ("fee",)),
+    ]
+    then = memory.standing(["old"], as_of="2026-01-15")
+    assert [(one.record.version, one.superseded, one.outdated) for one in then][-1] == ("2", False, ())

@@ -9,11 +9,12 @@ from ctxarith.errors import ArgumentError
 from ctxarith.feed import Change, changes_of
 from ctxarith.history import Assertion, history_of
 from ctxarith.index.newness import newness
+from ctxarith.instant import TimeLike
 from ctxarith.model import Record
 from ctxarith.opening import Opening
 from ctxarith.policy import Principal
 from ctxarith.question import ScopeLike, guard
-from ctxarith.scene import retirement
+from ctxarith.scene import Stand, retirement, stand_of
 from ctxarith.where import Where, where
 
 
@@ -25,33 +26,35 @@ class Reading(Opening):
         """The embedding model that this corpus was made with."""
         return self._shelf.settings["embedder"]
 
-    def get(
+    def get(self, ids: str | Iterable[str], *, principal: Principal | None = None) -> list[Record]:
+        """The newest permitted version of each id, in the order asked; the others are left out."""
+        allowed, snapshot = self._gate.permission(principal, None), self._shelf.snapshot
+        visible = snapshot.columns.mask(allowed.visible)
+        found = []
+        for record_id in self._ids(ids, None, allowed.tenant):
+            rows = [row for row in snapshot.named(allowed.tenant, record_id) if visible[row]]
+            if rows:
+                found.append(max((snapshot.records[row] for row in rows), key=newness))
+        return found
+
+    def standing(
         self,
         ids: str | Iterable[str],
         *,
         principal: Principal | None = None,
-        current: bool = False,
-        versions: bool = False,
-    ) -> list[Record]:
-        """The newest permitted version of each id, in the order asked; the others are left out.
-
-        Args:
-            ids: of records.
-            principal: who asks.
-            current: leave out what is superseded in the caller's eyes as well.
-            versions: every version instead of the newest, the oldest first.
-        """
+        as_of: TimeLike | None = None,
+    ) -> list[Stand]:
+        """Every permitted version of each id and how it stands, in the order asked, the oldest first."""
         now = self._gate.now()
-        allowed, snapshot = self._gate.permission(principal, now=now), self._shelf.snapshot
-        wanted = snapshot.columns.mask(allowed.visible)
-        if current:
-            wanted = wanted & ~retirement(snapshot, allowed, wanted, now).mask
-        found: list[Record] = []
-        for record_id in self._ids(ids, None, allowed.tenant):
-            rows = [row for row in snapshot.named(allowed.tenant, record_id) if wanted[row]]
-            records = sorted((snapshot.records[row] for row in rows), key=newness)
-            found += records if versions else records[-1:]
-        return found
+        allowed, snapshot = self._gate.permission(principal, as_of, now=now), self._shelf.snapshot
+        visible = snapshot.columns.mask(allowed.visible)
+        named = self._ids(ids, None, allowed.tenant)
+        rows = {name: [r for r in snapshot.named(allowed.tenant, name) if visible[r]] for name in named}
+        if not any(rows.values()):
+            return []
+        replaced = retirement(snapshot, allowed, visible, now if as_of is None else self._gate.moment(as_of))
+        stands = {name: [stand_of(row, snapshot, replaced) for row in those] for name, those in rows.items()}
+        return [one for name in stands for one in sorted(stands[name], key=lambda one: newness(one.record))]
 
     def sole_principal(self, *, groups: Sequence[str] = (), scopes: Sequence[str] | None = None) -> Principal:
         """The caller while there is one tenant and no policy.

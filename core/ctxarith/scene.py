@@ -11,6 +11,7 @@ import numpy as np
 from ctxarith.index.columns import Mask
 from ctxarith.index.retirement import Retirement
 from ctxarith.index.snapshot import Snapshot
+from ctxarith.model import Record
 from ctxarith.plan import Plan
 from ctxarith.policy import Permission, dated_by
 
@@ -86,3 +87,25 @@ def retirement(snapshot: Snapshot, allowed: Permission, visible: Mask, at: datet
     """Who replaces whom at a moment, among the rows that stand in the caller's eyes."""
     standing, dated = snapshot.columns.mask(allowed.standing), snapshot.columns.mask(dated_by(at))
     return Retirement(snapshot.slots, standing=standing, dated=dated, visible=visible)
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How a record stands in a caller's eyes.
+
+    Args:
+        record: that the caller may see.
+        superseded: whether others replace it.
+        outdated: of one that stands, the attributes that others have asserted anew.
+    """
+
+    record: Record
+    superseded: bool
+    outdated: tuple[str, ...]
+
+
+def stand_of(row: int, snapshot: Snapshot, replaced: Retirement) -> Stand:
+    """How the record of a row stands."""
+    superseded = bool(replaced.mask[row])
+    stale = () if superseded else replaced.stale_slots(row)
+    return Stand(snapshot.records[row], superseded, tuple(sorted({slot.attribute for slot in stale})))
