@@ -1,7 +1,7 @@
 """ctxarith for LangChain. Without `langchain_core` the import raises `MissingExtra`.
 
-What needs more is imported when it is asked for: `CtxArithMiddleware` (`langchain`) and
-`CtxArithConversationMemory` (`langchain_classic`).
+What needs more is imported when it is asked for: `CtxArithMiddleware` (`langchain`), `chroma_vectorstore`
+(`langchain_chroma`) and `CtxArithConversationMemory` (`langchain_classic`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from langchain_ctxarith.store import StoreConversations
 from langchain_ctxarith.tool import as_agent_tool
 
 if TYPE_CHECKING:
+    from langchain_ctxarith.chroma import chroma_vectorstore as chroma_vectorstore
     from langchain_ctxarith.classic import CtxArithConversationMemory as CtxArithConversationMemory
     from langchain_ctxarith.middleware import CtxArithMiddleware as CtxArithMiddleware
 
@@ -42,6 +43,7 @@ __all__ = [
 _WHEN_ASKED = {
     "CtxArithConversationMemory": "langchain_ctxarith.classic",
     "CtxArithMiddleware": "langchain_ctxarith.middleware",
+    "chroma_vectorstore": "langchain_ctxarith.chroma",
 }
 
 

@@ -12,12 +12,17 @@ from langchain_core.indexing import InMemoryRecordManager, index
 from langchain_core.indexing.base import DocumentIndex
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
-from langchain_tests.integration_tests import RetrieversIntegrationTests, ToolsIntegrationTests
+from langchain_core.vectorstores import VectorStore
+from langchain_tests.integration_tests import (
+    RetrieversIntegrationTests,
+    ToolsIntegrationTests,
+    VectorStoreIntegrationTests,
+)
 from langchain_tests.integration_tests.indexer import AsyncDocumentIndexTestSuite, DocumentIndexerTestSuite
 from langchain_tests.unit_tests import ToolsUnitTests
 
 from ctxarith import Corpus
-from langchain_ctxarith import CtxArithIndex, CtxArithRetriever, as_agent_tool
+from langchain_ctxarith import CtxArithIndex, CtxArithRetriever, as_agent_tool, chroma_vectorstore
 from tests.fakes import WordEmbedder
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -83,6 +88,16 @@ class TestTheDocumentIndexAsync(AsyncDocumentIndexTestSuite):
     @pytest.fixture
     async def index(self, empty: CtxArithIndex) -> DocumentIndex:
         return empty
+
+
+class TestTheVectorStore(VectorStoreIntegrationTests):
+    """Chroma as `chroma_vectorstore` makes it."""
+
+    @pytest.fixture
+    def vectorstore(self) -> Iterator[VectorStore]:
+        store = chroma_vectorstore(self.get_embeddings(), collection_name="standard")
+        yield store
+        store.delete_collection()
 
 
 def test_index_skips_what_it_has_and_takes_out_what_its_source_no_longer_has(empty: CtxArithIndex) -> None:
