@@ -127,15 +127,15 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Prepare the request, ask the model, check its answer; see the class."""
-        config = ensure_config()
-        for left in range(self._retries, -1, -1):
+        config, left = ensure_config(), self._retries
+        while True:
             prepared, served = self._prepared(request, config)
             with set_config_context(self._quiet(config)) as context:
                 answered = context.run(handler, prepared)
             response = self._checked(answered, served, config, last=not left)
             if response is not None:
                 return response
-        raise AssertionError("unreachable")
+            left -= 1
 
     async def awrap_model_call(
         self,
@@ -143,8 +143,8 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """`wrap_model_call`, with all that is not the model in a worker thread."""
-        config = ensure_config()
-        for left in range(self._retries, -1, -1):
+        config, left = ensure_config(), self._retries
+        while True:
             prepared, served = await run_in_executor(None, self._prepared, request, config)
             with set_config_context(self._quiet(config)) as context:
                 answered = await asyncio.create_task(_awaited(handler(prepared)), context=context)
@@ -152,7 +152,7 @@ class CtxArithMiddleware(AgentMiddleware[Any, Any, Any]):
             response = await run_in_executor(None, check)
             if response is not None:
                 return response
-        raise AssertionError("unreachable")
+            left -= 1
 
     def close(self) -> None:
         """Release the memories of all threads; the corpus stays its owner's to close."""
